@@ -1,0 +1,29 @@
+"""Cost-Sensitive Tree of Classifiers: each input buys only the features that its own path needs."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .costs import CostModel
+    from .estimators import CSTCClassifier, CSTCRanker, CSTCRegressor
+
+__version__ = "0.1.0"
+__all__ = ["CSTCClassifier", "CSTCRanker", "CSTCRegressor", "CostModel", "__version__"]
+
+_HOMES = {
+    "CSTCClassifier": "estimators",
+    "CSTCRanker": "estimators",
+    "CSTCRegressor": "estimators",
+    "CostModel": "costs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # names are imported when first used: whoever only loads a model does not wait for scikit-learn and LightGBM
+    if name in _HOMES:
+        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,266 @@
+"""What a prediction costs: items with prices, and which feature requires which items.
+
+The paper charges ``c[alpha]`` once per input for every extracted feature.  Real bills have more
+structure: one service call returns ten features, two lab values share one blood draw, a ratio is
+computed from two other features.  All of it is one idea: a feature *requires* a set of **items**, each
+item has a price and is paid once per input.  The paper is the case of one item per feature.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["CostModel", "ResolvedCosts", "as_cost_model"]
+
+
+def _check_price(name: object, price: Any) -> float:
+    """A price is a finite number, zero or more; anything else is named in the error."""
+    try:
+        value = float(price)
+    except (TypeError, ValueError):
+        raise ValueError(f"the price of {name!r} is {price!r}; a price must be a number, 0 or more") from None
+    if not np.isfinite(value) or value < 0:
+        raise ValueError(f"the price of {name!r} is {value}; a price must be finite and 0 or more")
+    return value
+
+
+@dataclass(frozen=True)
+class ResolvedCosts:
+    """A cost model bound to the columns of one matrix: plain arrays, the form all code computes with.
+
+    Attributes
+    ----------
+    item_names : list of str
+        One name per item.
+    prices : ndarray of shape (n_items,)
+        ``c`` in the paper.
+    feature_items : bool ndarray of shape (n_features, n_items)
+        Which items a feature requires.
+    evaluation : float
+        ``e_t``: the price of evaluating one weak learner.
+    """
+
+    item_names: list[str]
+    prices: np.ndarray
+    feature_items: np.ndarray
+    evaluation: float = 0.0
+
+    @property
+    def n_items(self) -> int:
+        return len(self.prices)
+
+    @property
+    def full_cost(self) -> float:
+        """Price of all features together, each item paid once."""
+        return float(self.prices[self.feature_items.any(axis=0)].sum())
+
+    @property
+    def feature_prices(self) -> np.ndarray:
+        """Price of each feature if it alone is bought."""
+        return self.feature_items @ self.prices
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Items with prices, and the items that each feature requires.
+
+    A feature requires the item of its own name, if there is one, and all that `requires` lists for it;
+    what those require in turn is required too.  Each item is paid once per input.
+
+    Parameters
+    ----------
+    prices : mapping of str to float, or sequence of float
+        Price of each item.  A plain sequence is the paper's case: one item per feature, by position.
+    requires : mapping of str to sequence of str, optional
+        For a feature or an item, the further items that it needs.
+    evaluation : float, default=0.0
+        Price of evaluating one weak learner (``e_t``; 1 in the paper, whose prices are in that unit).
+
+    Examples
+    --------
+    Turney's shared blood draw: glucose costs 17.61 alone, 15.51 once blood was drawn for insulin.
+
+    >>> from cstc import CostModel
+    >>> costs = CostModel(
+    ...     prices={"age": 1.0, "blood draw": 2.10, "glucose": 15.51, "insulin": 20.68},
+    ...     requires={"glucose": ["blood draw"], "insulin": ["blood draw"]},
+    ... )
+    >>> round(costs.price_of(["glucose"]), 2), round(costs.price_of(["glucose", "insulin"]), 2)
+    (17.61, 38.29)
+    """
+
+    prices: Any
+    requires: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    evaluation: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "evaluation", _check_price("evaluation", self.evaluation))
+        if isinstance(self.prices, Mapping):
+            prices: Any = {str(name): _check_price(name, price) for name, price in self.prices.items()}
+            requires = {str(name): _as_names(name, items) for name, items in dict(self.requires or {}).items()}
+            for name, items in requires.items():
+                for item in items:
+                    if item not in prices and item not in requires:
+                        raise ValueError(
+                            f"{name!r} requires {item!r}, which has no price; known items: {_shorten(prices)}"
+                        )
+        else:
+            if self.requires:
+                raise ValueError("requires= needs prices by name: pass prices as a mapping {name: price}")
+            values = np.asarray(self.prices, dtype=object)
+            if values.ndim != 1:
+                raise ValueError(
+                    f"prices has shape {values.shape}; give one price per feature, or a mapping {{name: price}}"
+                )
+            prices = tuple(_check_price(f"feature {j}", price) for j, price in enumerate(values))
+            requires = {}
+        object.__setattr__(self, "prices", prices)
+        object.__setattr__(self, "requires", requires)
+        for name in requires:
+            self._items_of(name)  # a circle among the requirements is found here, not in the first fit
+
+    @property
+    def by_position(self) -> bool:
+        """Whether prices are given by column number rather than by name."""
+        return not isinstance(self.prices, dict)
+
+    @classmethod
+    def from_csv(cls, path: str | Path, *, evaluation: float = 0.0) -> CostModel:
+        """Read prices from a CSV file with a header.
+
+        Columns: ``feature`` (or ``name``, ``item``), ``cost`` (or ``price``) and, optionally,
+        ``requires``: names separated by semicolons.  A line may also price an item that is no feature,
+        such as a blood draw.  Other columns are ignored.
+
+        >>> import tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "prices.csv"
+        >>> _ = path.write_text("feature,cost,requires\\nTT4,14.51,\\nT4U,11.41,\\nFTI,,TT4;T4U\\n")
+        >>> round(CostModel.from_csv(path).price_of(["FTI", "TT4"]), 2)
+        25.92
+        """
+        path = Path(path)
+        with path.open(newline="", encoding="utf-8-sig") as lines:
+            reader = csv.DictReader(lines)
+            header = reader.fieldnames or []
+            name_column = next((c for c in ("feature", "name", "item") if c in header), None)
+            price_column = next((c for c in ("cost", "price") if c in header), None)
+            if name_column is None or price_column is None:
+                raise ValueError(f"{path}: the header is {header}; it needs a column 'feature' and a column 'cost'")
+            prices: dict[str, float] = {}
+            requires: dict[str, list[str]] = {}
+            for row in reader:
+                where = f"{path}, line {reader.line_num}"
+                name = (row[name_column] or "").strip()
+                price = (row[price_column] or "").strip()
+                items = [part.strip() for part in (row.get("requires") or "").split(";") if part.strip()]
+                if not name:
+                    raise ValueError(f"{where}: the name is empty")
+                if name in prices or name in requires:
+                    raise ValueError(f"{where}: {name!r} appears twice")
+                if not price and not items:
+                    raise ValueError(f"{where}: {name!r} has neither a price nor items that it requires")
+                if price:
+                    try:
+                        prices[name] = _check_price(name, price)
+                    except ValueError as error:
+                        raise ValueError(f"{where}: {error}") from None
+                if items:
+                    requires[name] = items
+        return cls(prices, requires, evaluation)
+
+    def price_of(self, features: Iterable[str | int]) -> float:
+        """Price of a set of features bought together, each item paid once."""
+        if self.by_position:
+            return float(sum(self.prices[j] for j in {int(feature) for feature in features}))
+        items = set().union(*(self._items_of(str(name)) for name in features), set())
+        return float(sum(self.prices[item] for item in items))
+
+    def resolve(self, feature_names: Sequence[str]) -> ResolvedCosts:
+        """Bind the model to columns; `feature_names` in the order of the columns of X."""
+        names = [str(name) for name in feature_names]
+        if self.by_position:
+            if len(self.prices) != len(names):
+                raise ValueError(f"costs has {len(self.prices)} entries, X has {len(names)} features")
+            return ResolvedCosts(
+                names, np.array(self.prices, dtype=float), np.eye(len(names), dtype=bool), self.evaluation
+            )
+        unpriced = [name for name in names if name not in self.prices and name not in self.requires]
+        if unpriced:
+            raise ValueError(
+                f"no price and no required items for {_shorten(unpriced)}; "
+                f"costs knows {_shorten([*self.prices, *self.requires])}"
+            )
+        items_of = [self._items_of(name) for name in names]
+        used = set().union(*items_of, set())
+        unknown = [name for name in self._names() if name not in used and name not in names]
+        if unknown:
+            raise ValueError(
+                f"costs names {_shorten(unknown)}, which is neither a column of X nor required by one; "
+                f"columns: {_shorten(names)}"
+            )
+        item_names = [item for item in self.prices if item in used]
+        index = {item: r for r, item in enumerate(item_names)}
+        feature_items = np.zeros((len(names), len(item_names)), dtype=bool)
+        for j, items in enumerate(items_of):
+            feature_items[j, [index[item] for item in items]] = True
+        prices = np.array([self.prices[item] for item in item_names], dtype=float)
+        return ResolvedCosts(item_names, prices, feature_items, self.evaluation)
+
+    def _names(self) -> list[str]:
+        return list(dict.fromkeys([*self.prices, *self.requires]))
+
+    def _items_of(self, name: str) -> set[str]:
+        """All items that `name` requires: its own, those listed for it, and theirs in turn."""
+        items: set[str] = set()
+        seen: set[str] = set()
+        on_the_way: list[str] = []
+
+        def visit(current: str) -> None:
+            if current in on_the_way:
+                circle = [*on_the_way[on_the_way.index(current) :], current]
+                raise ValueError(f"requires goes in a circle: {' -> '.join(circle)}")
+            if current in seen:
+                return
+            seen.add(current)
+            if current not in self.prices and current not in self.requires:
+                raise ValueError(f"unknown item or feature {current!r}; known: {_shorten(self._names())}")
+            if current in self.prices:
+                items.add(current)
+            on_the_way.append(current)
+            for item in self.requires.get(current, ()):
+                visit(item)
+            on_the_way.pop()
+
+        visit(name)
+        return items
+
+
+def as_cost_model(costs: Any, n_features: int) -> CostModel:
+    """What the `costs` parameter of an estimator may be: None, a CostModel, a mapping, a path, an array."""
+    if costs is None:
+        return CostModel(np.ones(n_features))
+    if isinstance(costs, CostModel):
+        return costs
+    if isinstance(costs, str | Path):
+        return CostModel.from_csv(costs)
+    return CostModel(costs)
+
+
+def _as_names(name: str, items: Any) -> tuple[str, ...]:
+    if isinstance(items, str):
+        raise ValueError(f"requires[{name!r}] is the text {items!r}; give a list of names: [{items!r}]")
+    names = tuple(str(item) for item in items)
+    if not names:
+        raise ValueError(f"requires[{name!r}] is empty; name at least one item, or give {name!r} a price")
+    return names
+
+
+def _shorten(names: Iterable[str], most: int = 8) -> str:
+    shown = [repr(name) for name in names]
+    return ", ".join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")
