@@ -10,13 +10,14 @@ DEMO_READY := $(VENV)/.installed-demo
 TEST_READY := $(VENV)/.installed-test
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint setup clean
+.PHONY: help demo test lint fuzz setup clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo    install what the demo needs into $(VENV) and run it"
 	@echo "make test    install the test tools into $(VENV), lint, type-check and run the tests"
 	@echo "make lint    only ruff, mypy and the import contract"
+	@echo "make fuzz    load 100,000 damaged and forged model files (about 20 minutes; SEED=7 for other ones)"
 	@echo "make setup   only prepare $(VENV) for development"
 	@echo "make clean   remove build outputs, caches and pictures ($(VENV) stays)"
 
@@ -30,6 +31,9 @@ lint: $(TEST_READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+fuzz: $(TEST_READY)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz_model_file.py --mutations 100000 --seed $(or $(SEED),0)
 
 setup: $(TEST_READY)
 

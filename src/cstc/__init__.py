@@ -6,15 +6,31 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .costs import CostModel
     from .estimators import CSTCClassifier, CSTCRanker, CSTCRegressor
+    from .interop import from_lightgbm
+    from .persistence import ModelFileError, load, save
 
 __version__ = "0.1.0"
-__all__ = ["CSTCClassifier", "CSTCRanker", "CSTCRegressor", "CostModel", "__version__"]
+__all__ = [
+    "CSTCClassifier",
+    "CSTCRanker",
+    "CSTCRegressor",
+    "CostModel",
+    "ModelFileError",
+    "__version__",
+    "from_lightgbm",
+    "load",
+    "save",
+]
 
 _HOMES = {
     "CSTCClassifier": "estimators",
     "CSTCRanker": "estimators",
     "CSTCRegressor": "estimators",
     "CostModel": "costs",
+    "ModelFileError": "persistence",
+    "from_lightgbm": "interop",
+    "load": "persistence",
+    "save": "persistence",
 }
 
 

@@ -147,7 +147,7 @@ class CostModel:
         path = Path(path)
         with path.open(newline="", encoding="utf-8-sig") as lines:
             reader = csv.DictReader(lines)
-            header = reader.fieldnames or []
+            header = reader.fieldnames = [name.strip() for name in reader.fieldnames or []]
             name_column = next((c for c in ("feature", "name", "item") if c in header), None)
             price_column = next((c for c in ("cost", "price") if c in header), None)
             if name_column is None or price_column is None:
@@ -156,6 +156,8 @@ class CostModel:
             requires: dict[str, list[str]] = {}
             for row in reader:
                 where = f"{path}, line {reader.line_num}"
+                if None in row:  # a price of 17,61 must not be read as 17
+                    raise ValueError(f"{where}: more fields than the {len(header)} of the header, {header}")
                 name = (row[name_column] or "").strip()
                 price = (row[price_column] or "").strip()
                 items = [part.strip() for part in (row.get("requires") or "").split(";") if part.strip()]
@@ -177,7 +179,12 @@ class CostModel:
     def price_of(self, features: Iterable[str | int]) -> float:
         """Price of a set of features bought together, each item paid once."""
         if self.by_position:
-            return float(sum(self.prices[j] for j in {int(feature) for feature in features}))
+            columns = set(features)
+            unknown = columns.difference(range(len(self.prices)))
+            if unknown:
+                last = len(self.prices) - 1
+                raise ValueError(f"no price for {_shorten(map(str, unknown))}; prices go by column number, 0 to {last}")
+            return float(sum(self.prices[j] for j in columns))
         items = set().union(*(self._items_of(str(name)) for name in features), set())
         return float(sum(self.prices[item] for item in items))
 
@@ -249,6 +256,8 @@ def as_cost_model(costs: Any, n_features: int) -> CostModel:
         return costs
     if isinstance(costs, str | Path):
         return CostModel.from_csv(costs)
+    if hasattr(costs, "to_dict") and all(isinstance(name, str) for name in getattr(costs, "index", [0])):
+        return CostModel(costs.to_dict())  # a pandas Series with names: its prices go by name
     return CostModel(costs)
 
 

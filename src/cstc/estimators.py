@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GroupShuffleSplit, train_test_split
-from sklearn.utils import check_random_state
+from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
@@ -30,6 +30,7 @@ from .frames import categories_of, encode, is_frame
 from .losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from .metrics import ndcg
 from .model import FittedTree, Schema
+from .persistence import save
 from .solver import SOLVERS
 from .training import METHODS, Sample, Settings, Trained, train
 from .tree import TreeShape
@@ -116,8 +117,8 @@ def _document(*, queries: bool = False, class_weight: bool = False) -> str:
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied with the sample weights."""
     return _PARAMETERS.format(
-        strengths="(0,) for the paper, (0, 1) otherwise.",
-        cross_fit="off for the paper, 5 otherwise.",
+        strengths="(0,) for the paper, (64, 16, 4, 1) otherwise.",
+        cross_fit="off for the paper, 3 otherwise.",
         queries=" (whole queries)" if queries else "",
         class_weight=weight if class_weight else "",
     )
@@ -189,16 +190,21 @@ class _CSTCBase(BaseEstimator):
         names = self._feature_names()
         self.costs_ = as_cost_model(self.costs, len(names)).resolve(names)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        sample, validation = self._split(X, y, weights, qid, X_val, y_val, sample_weight_val, qid_val, seed)
+        sample = Sample(X, y, weights, qid)
+        validation = self._check_validation(X_val, y_val, sample_weight_val, qid_val)
+        held_out = np.zeros(len(y), dtype=bool)
+        if validation is None:
+            held_out[self._hold_out(sample, seed)] = True
         settings = self._settings(names, seed)
         n_nodes = TreeShape.full(settings.depth, settings.max_nodes).n_nodes
-        if len(sample.y) < n_nodes:
+        n_rows = int((~held_out).sum())
+        if n_rows < n_nodes:
             raise ValueError(
-                f"{len(sample.y)} training rows are fewer than the {n_nodes} nodes of the tree; "
+                f"{n_rows} training rows are fewer than the {n_nodes} nodes of the tree; "
                 "give more rows, or a smaller depth or max_nodes"
             )
         schema = Schema(names, dict(self._categories), np.isnan(X).any(axis=0), getattr(self, "classes_", None))
-        trained = train(sample, validation, self._loss(), self.costs_, schema, settings, self._report)
+        trained = train(sample, validation, held_out, self._loss(), self.costs_, schema, settings, self._report)
         self._take(trained)
         self.mean_cost_ = float(np.average(self.model_.predict_cost(sample.X), weights=sample.weights))
         if not trained.converged:
@@ -216,18 +222,24 @@ class _CSTCBase(BaseEstimator):
         self.n_iter_ = sum(len(stage) - 1 for stage in trained.loss_history)
         self._reached = trained.reached
         self.expected_cost_ = float(trained.reached @ trained.model.terminal_costs())
-        self._anchors = trained.anchors
 
     def _check_sample(self, X, y, sample_weight, qid, *, reset):
         X = self._check_X(X, reset=reset)
         y = self._check_y(y, reset=reset)
         check_consistent_length(X, y)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weights = weights * self._class_weights(y)
         if not weights.sum() > 0:
             raise ValueError("all sample weights are zero; at least one row must count")
         if self._needs_queries:
-            qid = _check_queries(qid, y)
+            qid = _check_queries(qid, y, "qid" if reset else "qid_val")
+        if (weights == 0).any():  # a row without weight is a row that is not there
+            at = np.flatnonzero(weights)
+            X, y, weights, qid = X[at], y[at], weights[at], None if qid is None else qid[at]
         return X, y, weights, qid
+
+    def _class_weights(self, y):
+        return 1.0
 
     def _check_X(self, X, *, reset):
         if reset:
@@ -250,32 +262,32 @@ class _CSTCBase(BaseEstimator):
             return [str(name) for name in self.feature_names_in_]
         return [f"x{j}" for j in range(self.n_features_in_)]
 
-    def _split(self, X, y, weights, qid, X_val, y_val, sample_weight_val, qid_val, seed):
+    def _check_validation(self, X_val, y_val, sample_weight_val, qid_val) -> Sample | None:
         if (X_val is None) != (y_val is None):
             missing = "y_val" if y_val is None else "X_val"
             raise ValueError(f"validation data needs both X_val and y_val; {missing} is missing")
         if X_val is not None:
-            validation = Sample(*self._check_sample(X_val, y_val, sample_weight_val, qid_val, reset=False))
-            return Sample(X, y, weights, qid), validation
-        rows = np.arange(len(y))
-        if qid is not None:
-            if len(np.unique(qid)) < 2:
-                raise ValueError("qid holds one query; at least 2 are needed to hold one out for validation")
-            splitter = GroupShuffleSplit(n_splits=1, test_size=self.validation_fraction, random_state=seed)
-            kept, held = next(splitter.split(rows, groups=qid))
-        else:
-            kept, held = self._hold_out(rows, y, seed)
-        return tuple(
-            Sample(X[at], y[at], weights[at], None if qid is None else qid[at]) for at in (np.sort(kept), np.sort(held))
-        )
+            return Sample(*self._check_sample(X_val, y_val, sample_weight_val, qid_val, reset=False))
+        if sample_weight_val is not None or qid_val is not None:
+            raise ValueError("sample_weight_val and qid_val belong to X_val and y_val, which are missing")
+        return None
 
-    def _hold_out(self, rows, y, seed):
-        return train_test_split(rows, test_size=self.validation_fraction, random_state=seed)
+    def _hold_out(self, sample: Sample, seed: int) -> np.ndarray:
+        """The rows that judge the tree when no validation data is given."""
+        rows = np.arange(len(sample.y))
+        return train_test_split(
+            rows, test_size=self.validation_fraction, random_state=seed, stratify=self._strata(sample.y)
+        )[1]
+
+    def _strata(self, y: np.ndarray) -> np.ndarray | None:
+        return None
 
     def _settings(self, names: list[str], seed: int) -> Settings:
         paper = self.method == "paper"
-        strengths = self.cost_strengths if self.cost_strengths is not None else ((0.0,) if paper else (0.0, 1.0))
-        cross_fit = self.cross_fit if self.cross_fit is not None else (0 if paper else 5)
+        strengths = (
+            self.cost_strengths if self.cost_strengths is not None else ((0.0,) if paper else (64.0, 16.0, 4.0, 1.0))
+        )
+        cross_fit = self.cross_fit if self.cross_fit is not None else (0 if paper else 3)
         jobs = None if self.n_jobs is None or self.n_jobs < 0 else self.n_jobs
         return Settings(
             cost_weight=float(self.cost_weight),
@@ -303,7 +315,10 @@ class _CSTCBase(BaseEstimator):
 
     def _categorical_columns(self, names: list[str]) -> tuple[int, ...]:
         columns = {names.index(name) for name in self._categories}
-        for column in [] if self.categorical_features is None else self.categorical_features:
+        listed = [] if self.categorical_features is None else self.categorical_features
+        if isinstance(listed, str) or not all(isinstance(column, str | Integral) for column in listed):
+            raise ValueError(f"categorical_features is {listed!r}; give a list of column numbers or names")
+        for column in listed:
             if isinstance(column, str):
                 if column not in names:
                     raise ValueError(f"categorical_features names {column!r}, which is no column of X: {names[:8]}")
@@ -312,6 +327,11 @@ class _CSTCBase(BaseEstimator):
                 raise ValueError(f"categorical_features has {column}; X has columns 0 to {len(names) - 1}")
             else:
                 columns.add(int(column))
+        if columns and self.weak_learners == "identity":
+            raise ValueError(
+                f"column {names[min(columns)]!r} of X holds categories, and weak_learners='identity' needs numbers; "
+                "give 0/1 columns, or weak_learners='boosted'"
+            )
         return tuple(sorted(columns))
 
     def _check_parameters(self) -> None:
@@ -328,8 +348,11 @@ class _CSTCBase(BaseEstimator):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, Integral) or value < 1):
                 raise ValueError(f"{name} is {value!r}; it must be None or a whole number, 1 or more")
-        if self.cross_fit is not None and (not isinstance(self.cross_fit, Integral) or self.cross_fit < 0):
-            raise ValueError(f"cross_fit is {self.cross_fit!r}; it must be None, 0 (off) or a number of folds")
+        folds = self.cross_fit
+        if folds is not None and (not isinstance(folds, Integral) or folds < 0 or folds == 1):
+            raise ValueError(f"cross_fit is {folds!r}; it must be None, 0 (off) or a number of folds, 2 or more")
+        if folds and self.method == "paper":
+            raise ValueError("cross_fit belongs to the default method; leave it out for method='paper'")
         for name in ("learning_rate", "validation_fraction"):
             value = getattr(self, name)
             if not isinstance(value, Real) or not 0 < float(value) < (1 if name == "validation_fraction" else np.inf):
@@ -343,10 +366,18 @@ class _CSTCBase(BaseEstimator):
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; it must be one of {allowed}")
+        for name in ("pruning", "fine_tuning"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise ValueError(f"{name} is {getattr(self, name)!r}; it must be True or False")
+        if not isinstance(self.verbose, Integral) or self.verbose < 0:
+            raise ValueError(f"verbose is {self.verbose!r}; it must be 0, 1 or 2")
+        if self.n_jobs is not None and (not isinstance(self.n_jobs, Integral) or self.n_jobs == 0):
+            raise ValueError(f"n_jobs is {self.n_jobs!r}; it must be None, -1 (all cores) or a number of threads")
         if self.cost_strengths is not None:
-            strengths = np.atleast_1d(np.asarray(self.cost_strengths, dtype=float))
-            if not len(strengths) or not np.isfinite(strengths).all() or (strengths < 0).any():
-                raise ValueError(f"cost_strengths is {self.cost_strengths!r}; give finite numbers, 0 or more")
+            strengths = self.cost_strengths
+            numbers = not np.isscalar(strengths) and all(isinstance(strength, Real) for strength in strengths)
+            if not numbers or not len(strengths) or not np.isfinite(strengths).all() or np.min(strengths) < 0:
+                raise ValueError(f"cost_strengths is {strengths!r}; give a list of finite numbers, 0 or more")
 
     def _report(self, text: str) -> None:
         step = text.startswith(("step", "sweep"))
@@ -393,8 +424,14 @@ class _CSTCBase(BaseEstimator):
         other.costs_ = resolved
         other.model_ = self.model_.with_costs(resolved)
         other.expected_cost_ = float(self._reached @ other.model_.terminal_costs())
-        del other.mean_cost_  # the training rows are gone: predict_cost gives it for any rows at hand
+        # the training rows are gone: predict_cost gives the mean for any rows at hand
+        other.__dict__.pop("mean_cost_", None)
         return other
+
+    def save(self, path) -> None:
+        """Write the fitted model into one file; `cstc.load` reads it without scikit-learn and LightGBM."""
+        check_is_fitted(self)
+        save(self.model_, path)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -561,32 +598,36 @@ class CSTCClassifier(ClassifierMixin, _CSTCBase):
 
     def predict(self, X):
         """Predicted classes of shape (n,)."""
-        return self.model_.answers(self._margins(X))
+        margins = self._margins(X)
+        return self.model_.answers(margins)
 
-    def _check_sample(self, X, y, sample_weight, qid, *, reset):
-        X, codes, weights, qid = super()._check_sample(X, y, sample_weight, qid, reset=reset)
-        if self.class_weight is not None:
-            weights = weights * compute_sample_weight(self.class_weight, self.classes_[codes])
-        return X, codes, weights, qid
+    def _class_weights(self, y):
+        weights = compute_sample_weight(self.class_weight, self.classes_[y])
+        if (weights < 0).any():
+            raise ValueError(f"class_weight is {self.class_weight!r}; weights must be 0 or more")
+        return weights
 
     def _check_y(self, y, *, reset):
         y = column_or_1d(y, warn=reset)
+        _check_labels(y)
         check_classification_targets(y)
         if reset:
             self.classes_, codes = np.unique(y, return_inverse=True)
             if len(self.classes_) < 2:
-                raise ValueError(f"y holds one class, {self.classes_[0]!r}; a classifier needs at least 2 classes")
+                raise ValueError(f"y holds one class, {self.classes_.tolist()}; a classifier needs at least 2 classes")
             return codes
         unknown = ~np.isin(y, self.classes_)
         if unknown.any():
-            raise ValueError(f"y_val holds {y[unknown][0]!r}, a class that y does not have; y has {self.classes_}")
+            found = y[unknown].tolist()[0]
+            raise ValueError(f"y_val holds {found!r}, a class that y does not have; y has {self.classes_.tolist()}")
         return np.searchsorted(self.classes_, y)
 
-    def _hold_out(self, rows, y, seed):
+    def _strata(self, y):
+        """The classes, where each is large enough to stand on both sides."""
         counts = np.bincount(y)
         n_held = int(np.ceil(self.validation_fraction * len(y)))
-        stratify = y if counts.min() >= 2 and min(n_held, len(y) - n_held) >= len(counts) else None
-        return train_test_split(rows, test_size=self.validation_fraction, random_state=seed, stratify=stratify)
+        enough = counts.min() >= 2 and min(n_held, len(y) - n_held) >= len(counts)
+        return y if enough else None
 
     def _loss(self):
         return LogisticLoss() if len(self.classes_) == 2 else SoftmaxLoss(len(self.classes_))
@@ -644,7 +685,13 @@ class CSTCRanker(_CSTCBase):
     def score(self, X, y, *, qid, k=5):
         """Mean NDCG@k over the queries that have a relevant document, gain ``2^grade - 1``."""
         y = self._check_y(y, reset=False)
-        return ndcg(y, self.predict(X), _check_queries(qid, y), k)
+        return ndcg(y, self.predict(X), _check_queries(qid, y, "qid"), k)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.positive_only = True
+        return tags
 
     def _check_y(self, y, *, reset):
         y = _check_numbers(y)
@@ -652,26 +699,44 @@ class CSTCRanker(_CSTCBase):
             raise ValueError(f"grades range from {y.min():g} to {y.max():g}; they must be from 0 to 30")
         return y
 
+    def _hold_out(self, sample, seed):
+        if len(np.unique(sample.qid)) < 2:
+            raise ValueError("qid holds one query; at least 2 are needed to hold one out for validation")
+        splitter = GroupShuffleSplit(n_splits=1, test_size=self.validation_fraction, random_state=seed)
+        return next(splitter.split(sample.X, groups=sample.qid))[1]
+
     def _loss(self):
         return SquaredLoss()
 
 
 def _check_numbers(y) -> np.ndarray:
     y = column_or_1d(y, warn=True)
+    _check_labels(y)
     return check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
 
 
-def _check_queries(qid, y) -> np.ndarray:
+def _check_labels(y: np.ndarray) -> None:
+    """A label for every row."""
+    try:
+        if y.dtype == object and any(value is None for value in y):
+            raise ValueError("Input y contains None.")
+        assert_all_finite(y, input_name="y")
+    except ValueError as error:
+        raise ValueError(f"{error} Every row needs a label: leave out the rows without one") from None
+
+
+def _check_queries(qid, y, name: str) -> np.ndarray:
     """Query ids as numbers, rows of a query together, at least one query with a relevant document."""
     if qid is None:
-        raise ValueError("qid is missing; a ranker needs the query of each row: fit(X, y, qid=...)")
+        raise ValueError(f"{name} is missing; a ranker needs the query of each row: {name}=...")
     qid = np.asarray(qid)
     if qid.ndim != 1 or len(qid) != len(y):
-        raise ValueError(f"qid has shape {qid.shape}, y has {len(y)} rows; give one query id per row")
+        raise ValueError(f"{name} has shape {qid.shape}, y has {len(y)} rows; give one query id per row")
     starts = np.flatnonzero(np.concatenate([[True], qid[1:] != qid[:-1]]))
     seen, counts = np.unique(qid[starts], return_counts=True)
     if (counts > 1).any():
-        raise ValueError(f"query {seen[counts > 1][0]!r} comes back after other queries; sort the rows by qid")
+        query = seen[counts > 1].tolist()[0]
+        raise ValueError(f"query {query!r} comes back after other queries; sort the rows by {name}")
     if not (y > 0).any():
         raise ValueError("no query has a relevant document: all grades are 0; at least one must be above 0")
     return np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(qid))))

@@ -16,39 +16,37 @@ from .losses import SquaredLoss
 from .metrics import ndcg
 from .model import FittedTree, Schema
 from .objective import NodeParameters
-from .pool import TreePool
 from .tree import TreeShape
+from .weak_learners import WeakLearners
 
 __all__ = ["HardTree", "Rows"]
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows as the later stages see them: learner outputs, targets, weights, and what each branch costs.
+    """Rows as the later stages see them: columns of weak learners, targets, weights, and what branches cost.
 
     Attributes
     ----------
-    phi : ndarray of shape (n, n_learners)
+    phi : ndarray of shape (n, n_columns)
+    bits : uint64 ndarray of shape (n, n_columns, n_words)
+        The items on the branches that a row takes in each column, packed.
     y, weights : ndarray of shape (n,)
     loss : a loss of `cstc.losses`
-    leaves : int ndarray of shape (n, n_learners)
-        Where each row ends in each learner.
-    bits : packed bits (n_positions + 1, n_words)
-        The items on the way to each position of the pool (`TreePool.position_bits`).
-    prices : ndarray
-    evaluation : float
+    prices : ndarray of shape (n_items,)
+    evaluation : ndarray of shape (n_columns,)
+        Price of evaluating each column.
     qid : ndarray or None
         Queries, where the metric is NDCG@5.
     """
 
     phi: np.ndarray
+    bits: np.ndarray
     y: np.ndarray
     weights: np.ndarray
     loss: Any
-    leaves: np.ndarray
-    bits: np.ndarray
     prices: np.ndarray
-    evaluation: float
+    evaluation: np.ndarray
     qid: np.ndarray | None = None
 
     def sampled(self, n: int, random_state: int) -> Rows:
@@ -56,7 +54,7 @@ class Rows:
         if len(self.y) <= n:
             return self
         at = np.sort(np.random.default_rng(random_state).choice(len(self.y), n, replace=False))
-        parts = {name: getattr(self, name)[at] for name in ("phi", "y", "weights", "leaves")}
+        parts = {name: getattr(self, name)[at] for name in ("phi", "bits", "y", "weights")}
         return replace(self, **parts, qid=None if self.qid is None else self.qid[at])
 
     def risk(self, margins: np.ndarray) -> float:
@@ -78,9 +76,9 @@ class HardTree:
     """Shape, gates and predictors of a tree over the columns of ``Phi``."""
 
     shape: TreeShape
-    route_weights: np.ndarray  # (n_learners, n_nodes), zero at leaf classifiers
+    route_weights: np.ndarray  # (n_columns, n_nodes), zero at leaf classifiers
     thresholds: np.ndarray  # (n_nodes,)
-    predict_weights: np.ndarray  # (n_learners, n_nodes, n_outputs)
+    predict_weights: np.ndarray  # (n_columns, n_nodes, n_outputs)
     predict_intercepts: np.ndarray  # (n_nodes, n_outputs)
 
     @classmethod
@@ -117,29 +115,36 @@ class HardTree:
             margins[at] = phi[at] @ self.predict_weights[:, k] + self.predict_intercepts[k]
         return margins
 
-    def used_learners(self) -> np.ndarray:
-        """Bool (n_terminals, n_learners): the learners evaluated on the way to each terminal."""
+    def used_columns(self) -> np.ndarray:
+        """Bool (n_terminals, n_columns): the columns evaluated on the way to each terminal."""
         routed = (self.shape.paths.astype(int) @ (self.route_weights.T != 0).astype(int)) > 0
         return routed | (self.predict_weights != 0).any(axis=2).T[self.shape.terminal_parents]
 
-    def mean_cost(self, rows: Rows, terminals: np.ndarray | None = None) -> float:
+    def mean_cost(self, rows: Rows) -> float:
         """Exact mean cost by the branches that the rows take."""
-        if terminals is None:
-            terminals = self.terminals(rows.phi)
-        used = self.used_learners()
+        return float(np.average(self.row_costs(rows, self.terminals(rows.phi)), weights=rows.weights))
+
+    def row_costs(self, rows: Rows, terminals: np.ndarray) -> np.ndarray:
+        """Exact cost of each row that ends at the given terminal."""
+        used = self.used_columns()
         cost = np.empty(len(terminals))
         for terminal in np.unique(terminals):
             at = np.flatnonzero(terminals == terminal)
-            learners = np.flatnonzero(used[terminal])
-            bits = np.bitwise_or.reduce(rows.bits[rows.leaves[np.ix_(at, learners)]], axis=1)
+            columns = np.flatnonzero(used[terminal])
+            bits = np.bitwise_or.reduce(rows.bits[np.ix_(at, columns)], axis=1)
             bought = np.unpackbits(bits.view(np.uint8), axis=1, count=len(rows.prices))
-            cost[at] = bought @ rows.prices + rows.evaluation * len(learners)
-        return float(np.average(cost, weights=rows.weights))
+            cost[at] = bought @ rows.prices + rows.evaluation[columns].sum()
+        return cost
 
     def exact_loss(self, rows: Rows, cost_weight: float) -> float:
         """Risk where the rows end + cost_weight * exact cost of their paths: the loss at test time."""
+        return float(np.average(self.row_losses(rows, cost_weight), weights=rows.weights))
+
+    def row_losses(self, rows: Rows, cost_weight: float) -> np.ndarray:
+        """`exact_loss` row by row."""
         terminals = self.terminals(rows.phi)
-        return rows.risk(self.margins(rows.phi, terminals)) + cost_weight * self.mean_cost(rows, terminals)
+        risk = rows.loss.value_and_derivative(self.margins(rows.phi, terminals), rows.y)[0]
+        return risk + cost_weight * self.row_costs(rows, terminals)
 
     def without(self, node: int) -> HardTree:
         """The tree without `node` and all below it; its parent predicts for those rows."""
@@ -162,7 +167,7 @@ class HardTree:
 
     def to_model(
         self,
-        pool: TreePool,
+        learners: WeakLearners,
         *,
         offset: np.ndarray,
         scale: np.ndarray,
@@ -173,16 +178,16 @@ class HardTree:
         link: str,
         schema: Schema,
     ) -> FittedTree:
-        """Undo the centring and scaling of ``Phi`` and of the targets."""
+        """Undo the centring and scaling of ``Phi`` and of the targets, and weigh trees instead of columns."""
         predict = self.predict_weights / scale[:, None, None]
         route = self.route_weights / scale[:, None]
         intercepts = self.predict_intercepts - np.tensordot(offset, predict, axes=1)
         return FittedTree(
-            pool=pool,
+            pool=learners.pool,
             shape=self.shape,
-            predict_weights=predict * y_scale,
+            predict_weights=predict[learners.column] * y_scale,
             predict_intercepts=intercepts * y_scale + y_offset,
-            route_weights=route,
+            route_weights=route[learners.column],
             thresholds=self.thresholds + offset @ route,
             constant=constant,
             costs=costs,

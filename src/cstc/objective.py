@@ -30,7 +30,7 @@ from scipy.special import expit
 
 from .tree import TreeShape
 
-__all__ = ["Auxiliaries", "DenseDesign", "NodeParameters", "Penalty", "TreeObjective"]
+__all__ = ["Auxiliaries", "DenseDesign", "NodeParameters", "Penalty", "Prior", "TreeObjective"]
 
 
 class DenseDesign:
@@ -99,7 +99,8 @@ class Penalty:
     Attributes
     ----------
     learner_items : ndarray of shape (n_learners, n_items)
-        ``F`` transposed: 1 where a weak learner uses a feature that requires the item.
+        ``F`` transposed: 1 where a weak learner uses a feature that requires the item; or, for a learner whose
+        branches differ, the share of rows for which it does.
     prices : ndarray of shape (n_items,)
         ``c``.
     evaluation : ndarray of shape (n_learners,)
@@ -115,10 +116,6 @@ class Penalty:
     paid_learners, paid_items : ndarray of shape (n_learners,) and (n_items,), or 0
         Squared norms that nodes outside the problem add to every path: the ancestors, when one node is
         solved alone.
-    anchor : ndarray of shape (n_learners, n_columns) or None
-        Weights that every node is drawn to: those with which a boosted ensemble itself predicts.
-    anchor_weight : float
-        Strength of that pull, ``anchor_weight * sum_k |B_k - anchor|^2``.
     """
 
     learner_items: np.ndarray
@@ -130,8 +127,6 @@ class Penalty:
     sharpness: float = 0.0
     paid_learners: np.ndarray | float = 0.0
     paid_items: np.ndarray | float = 0.0
-    anchor: np.ndarray | None = None
-    anchor_weight: float = 0.0
 
     def squares(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Squared norms per node: of each learner (n_nodes, n_learners) and of each item (n_nodes, n_items)."""
@@ -166,20 +161,15 @@ class Penalty:
             derivative = derivative + slope * self.evaluation
         return costs, derivative
 
-    def shrinkage(self, weights: np.ndarray, z: np.ndarray | None = None) -> tuple[float, np.ndarray]:
-        """``rho * sum |B|`` and the pull to the anchor, with their gradient."""
-        value, gradient = 0.0, np.zeros_like(weights)
-        if self.l1_weight:
-            squares = weights**2
-            if z is None:
-                z = np.sqrt(np.maximum(squares, self.floor**2))
-            value += self.l1_weight * 0.5 * float((squares / z + z).sum())
-            gradient += self.l1_weight * weights / z
-        if self.anchor is not None and self.anchor_weight:
-            away = weights - self.anchor[:, None, :]
-            value += self.anchor_weight * float((away**2).sum())
-            gradient += 2.0 * self.anchor_weight * away
-        return value, gradient
+    def absolutes(self, weights: np.ndarray, z: np.ndarray | None = None) -> tuple[float, np.ndarray]:
+        """``rho * sum |B|`` and its gradient."""
+        if not self.l1_weight:
+            return 0.0, np.zeros_like(weights)
+        squares = weights**2
+        if z is None:
+            z = np.sqrt(np.maximum(squares, self.floor**2))
+        value = 0.5 * (squares / z + z).sum()
+        return self.l1_weight * float(value), self.l1_weight * weights / z
 
     def auxiliaries(self, weights: np.ndarray, paths: np.ndarray) -> Auxiliaries:
         """Lemma 1: the ``z`` that minimise the loss at these weights."""
@@ -190,6 +180,26 @@ class Penalty:
             items=np.sqrt(np.maximum(on_path @ by_item + self.paid_items, self.floor**2)),
             absolutes=np.maximum(np.abs(weights), self.floor),
         )
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What a node is taken to be before it has seen rows: a pull on all nodes alike.
+
+    Adds ``strength * sum_k (|B_k - weights|^2 + |intercepts_k - intercepts|^2)`` to the loss.  A node that many rows
+    reach hardly feels it; one that few rows reach stays near what is known of all rows, and margins stay
+    finite where the classes of its rows can be told apart without error.
+    """
+
+    weights: np.ndarray  # (n_learners, n_columns)
+    intercepts: np.ndarray  # (n_columns,)
+    strength: float
+
+    def terms(self, weights: np.ndarray, intercepts: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """The value, and its gradient in the weights and the intercepts of all nodes."""
+        away, apart = weights - self.weights[:, None, :], intercepts - self.intercepts
+        value = self.strength * float((away**2).sum() + (apart**2).sum())
+        return value, 2.0 * self.strength * away, 2.0 * self.strength * apart
 
 
 class TreeObjective:
@@ -207,9 +217,21 @@ class TreeObjective:
     penalty : Penalty
     gate_slope : float, default=1.0
         Slope of the sigmoid of the gates; the paper has 1.
+    prior : Prior or None, default=None
+        A pull of all nodes to common weights; the paper has none.
     """
 
-    def __init__(self, design, y, sample_weight, loss, shape: TreeShape, penalty: Penalty, gate_slope: float = 1.0):
+    def __init__(
+        self,
+        design,
+        y,
+        sample_weight,
+        loss,
+        shape: TreeShape,
+        penalty: Penalty,
+        gate_slope: float = 1.0,
+        prior: Prior | None = None,
+    ):
         self.design = design
         self.y = y
         self.row_weights = sample_weight / sample_weight.sum()
@@ -217,19 +239,16 @@ class TreeObjective:
         self.shape = shape
         self.penalty = penalty
         self.gate_slope = gate_slope
+        self.prior = prior
         self.n_outputs = loss.n_outputs
         self.separate_gate = loss.n_outputs > 1
         self.n_columns = loss.n_outputs + self.separate_gate
-
-    def on_shape(self, shape: TreeShape) -> TreeObjective:
-        """The same problem on another tree."""
-        return TreeObjective(self.design, self.y, self.row_weights, self.loss, shape, self.penalty, self.gate_slope)
 
     def with_settings(self, *, gate_slope: float | None = None, **penalty_changes) -> TreeObjective:
         """The same problem with another gate slope or other settings of the penalty."""
         slope = self.gate_slope if gate_slope is None else gate_slope
         penalty = replace(self.penalty, **penalty_changes)
-        return TreeObjective(self.design, self.y, self.row_weights, self.loss, self.shape, penalty, slope)
+        return TreeObjective(self.design, self.y, self.row_weights, self.loss, self.shape, penalty, slope, self.prior)
 
     def margins(self, parameters: NodeParameters) -> np.ndarray:
         """``A`` of shape (n, n_nodes, n_columns)."""
@@ -255,11 +274,13 @@ class TreeObjective:
         margins = self.margins(parameters)
         costs, by_square = self.penalty.path_costs(parameters.weights, self.shape.paths, auxiliaries)
         value, by_margin, by_threshold, reached = self.margin_terms(margins, parameters.thresholds, costs)
-        l1, by_weight = self.penalty.shrinkage(parameters.weights, auxiliaries.absolutes if auxiliaries else None)
+        l1, by_weight = self.penalty.absolutes(parameters.weights, auxiliaries.absolutes if auxiliaries else None)
         by_weight = by_weight + self.cost_gradient(parameters.weights, by_square, reached)
         flat = self.design.rmatmul(by_margin.reshape(len(by_margin), -1))
         by_weight = by_weight + flat.reshape(by_weight.shape)
-        return value + l1, NodeParameters(by_weight, self._by_intercept(by_margin), by_threshold)
+        pull, pull_weight, pull_intercept = self._prior_terms(parameters)
+        by_intercept = self._by_intercept(by_margin) + pull_intercept
+        return value + l1 + pull, NodeParameters(by_weight + pull_weight, by_intercept, by_threshold)
 
     def node_value_and_gradient(
         self,
@@ -274,10 +295,17 @@ class TreeObjective:
         """
         costs, by_square = self.penalty.path_costs(parameters.weights, self.shape.paths, auxiliaries)
         value, by_margin, by_threshold, reached = self.margin_terms(margins, parameters.thresholds, costs)
-        l1, by_weight = self.penalty.shrinkage(parameters.weights, auxiliaries.absolutes if auxiliaries else None)
+        l1, by_weight = self.penalty.absolutes(parameters.weights, auxiliaries.absolutes if auxiliaries else None)
         by_weight = by_weight + self.cost_gradient(parameters.weights, by_square, reached)
-        gradient = by_weight[:, node] + self.design.rmatmul(by_margin[:, node])
-        return value + l1, gradient, self._by_intercept(by_margin)[node], by_threshold[node]
+        pull, pull_weight, pull_intercept = self._prior_terms(parameters)
+        gradient = by_weight[:, node] + self.design.rmatmul(by_margin[:, node]) + pull_weight[:, node]
+        by_intercept = self._by_intercept(by_margin) + pull_intercept
+        return value + l1 + pull, gradient, by_intercept[node], by_threshold[node]
+
+    def _prior_terms(self, parameters: NodeParameters) -> tuple[float, np.ndarray, np.ndarray]:
+        if self.prior is None:
+            return 0.0, np.zeros_like(parameters.weights), np.zeros_like(parameters.intercepts)
+        return self.prior.terms(parameters.weights, parameters.intercepts)
 
     def cost_gradient(self, weights: np.ndarray, by_square: np.ndarray, reached: np.ndarray) -> np.ndarray:
         """Gradient of the cost term in the weights, traversal held fixed."""

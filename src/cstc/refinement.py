@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from .hard_tree import HardTree, Rows
-from .objective import DenseDesign, NodeParameters, Penalty, TreeObjective
-from .solver import SMALLEST_SHARE, solve
+from .objective import DenseDesign, NodeParameters, Penalty, Prior, TreeObjective
+from .solver import SMALLEST_SHARE, scaled_prior, solve
 from .tree import TreeShape
 
-__all__ = ["drop_small_weights", "eliminate_items", "fine_tune"]
+__all__ = ["column_sets", "drop_small_weights", "eliminate", "fine_tune"]
 
 PATIENCE = 5  # fine-tuning stops after this many steps without a better validation error
 
@@ -31,21 +31,21 @@ def drop_small_weights(parameters: NodeParameters, floor: float) -> NodeParamete
     return replace(parameters, weights=np.where(norms < floor, 0.0, parameters.weights))
 
 
-def eliminate_items(tree: HardTree, rows: Rows, learner_items: np.ndarray, cost_weight: float) -> HardTree:
-    """Backward elimination: drop items while risk + cost_weight * exact cost does not rise.
+def eliminate(tree: HardTree, rows: Rows, column_sets: list[np.ndarray], cost_weight: float) -> HardTree:
+    """Backward elimination: drop columns while risk + cost_weight * exact cost does not rise.
 
-    A move takes one item away from a set of nodes (see `_scopes`): the learners that need it leave, and their
-    mean output goes into the intercepts and thresholds.  Judged under hard routing.  Items are visited from
-    dear to cheap, and the best of an item's moves is taken, until a whole round finds none.
+    `column_sets` are the columns that leave together, such as all that need one item.  A move takes one set away
+    from some nodes (see `_scopes`), and its mean output goes into their intercepts and thresholds.  Judged under
+    hard routing.  Sets are visited in the order given, and the best move of each is taken, until a whole round
+    finds none.
     """
     loss = tree.exact_loss(rows, cost_weight)
     improved = True
     while improved:
         improved = False
-        for item in np.argsort(-rows.prices, kind="stable"):
-            learners = np.flatnonzero(learner_items[:, item])
+        for columns in column_sets:
             while True:
-                moves = [_without_learners(tree, rows, learners, nodes) for nodes in _scopes(tree, learners)]
+                moves = [_without_columns(tree, rows, columns, nodes) for nodes in _scopes(tree, columns)]
                 losses = [move.exact_loss(rows, cost_weight) for move in moves]
                 if not moves or min(losses) > loss:
                     break
@@ -53,30 +53,38 @@ def eliminate_items(tree: HardTree, rows: Rows, learner_items: np.ndarray, cost_
     return tree
 
 
-def _scopes(tree: HardTree, learners: np.ndarray) -> list[np.ndarray]:
-    """Sets of nodes to take learners from: a node alone, a node with all below it, or all but those.
+def column_sets(column_items: np.ndarray, prices: np.ndarray, ensemble: np.ndarray) -> list[np.ndarray]:
+    """What elimination may take away: the columns that need an item, dear items first; then single ensembles."""
+    by_item = [column_items[:, item] for item in np.argsort(-prices, kind="stable")]
+    by_ensemble = [ensemble == number for number in np.unique(ensemble[ensemble >= 0])]
+    distinct = dict.fromkeys(tuple(np.flatnonzero(members)) for members in [*by_item, *by_ensemble])
+    return [np.array(columns) for columns in distinct if columns]
+
+
+def _scopes(tree: HardTree, columns: np.ndarray) -> list[np.ndarray]:
+    """Sets of nodes to take columns from: a node alone, a node with all below it, or all but those.
 
     An item that several nodes of a path use is paid until the last one lets go, so single nodes are not enough;
     the third kind keeps an item for one branch of the tree only.
     """
-    in_use = (tree.route_weights[learners] != 0).any(axis=0) | (tree.predict_weights[learners] != 0).any(axis=(0, 2))
+    in_use = (tree.route_weights[columns] != 0).any(axis=0) | (tree.predict_weights[columns] != 0).any(axis=(0, 2))
     below = tree.shape.node_paths.T  # [k, j]: node j lies in the subtree of k
     scopes = [*(below & in_use), *(~below & in_use), *(np.eye(len(in_use), dtype=bool) & in_use)]
     return [np.flatnonzero(scope) for scope in np.unique(scopes, axis=0) if scope.any()]
 
 
-def _without_learners(tree: HardTree, rows: Rows, learners: np.ndarray, nodes: np.ndarray) -> HardTree:
+def _without_columns(tree: HardTree, rows: Rows, columns: np.ndarray, nodes: np.ndarray) -> HardTree:
     terminals = tree.terminals(rows.phi)
     route, thresholds = tree.route_weights.copy(), tree.thresholds.copy()
     predict, intercepts = tree.predict_weights.copy(), tree.predict_intercepts.copy()
     for node in nodes:
         here = np.isin(terminals, np.flatnonzero(tree.shape.paths[:, node]))
         if here.any():
-            mean = np.average(rows.phi[np.ix_(here, learners)], axis=0, weights=rows.weights[here])
-            thresholds[node] -= mean @ route[learners, node]
-            intercepts[node] += mean @ predict[learners, node]
-        route[learners, node] = 0.0
-        predict[learners, node] = 0.0
+            mean = np.average(rows.phi[np.ix_(here, columns)], axis=0, weights=rows.weights[here])
+            thresholds[node] -= mean @ route[columns, node]
+            intercepts[node] += mean @ predict[columns, node]
+        route[columns, node] = 0.0
+        predict[columns, node] = 0.0
     return HardTree(tree.shape, route, thresholds, predict, intercepts)
 
 
@@ -87,7 +95,7 @@ def fine_tune(
     reached: np.ndarray,
     *,
     l1_weight: float = 0.0,
-    ridge: float = 0.0,
+    prior: Prior | None = None,
     floor: float = 1e-3,
     max_iter: int = 100,
 ) -> HardTree:
@@ -119,6 +127,7 @@ def fine_tune(
             train.loss,
             TreeShape.full(1),
             penalty,
+            prior=scaled_prior(prior and replace(prior, weights=prior.weights[support]), 1.0 / share),
         )
         tree = _stopped_on_validation(tree, node, support, objective, validation, max_iter)
     return tree

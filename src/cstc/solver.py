@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import minimize
 
-from .objective import NodeParameters, TreeObjective
+from .objective import NodeParameters, Prior, TreeObjective
 from .tree import TreeShape
 
 __all__ = ["SOLVERS", "Solution", "initialise", "solve"]
@@ -90,8 +90,8 @@ def node_problem(
 ) -> TreeObjective:
     """One node as a leaf: its rows, and what its ancestors have already paid for.
 
-    The whole problem is divided by the share of rows that reach the node, so the l1 term, which does not
-    depend on that share, grows.
+    The whole problem is divided by the share of rows that reach the node, so the l1 term and the prior, which do
+    not depend on that share, grow.
     """
     ancestors = objective.shape.node_paths[node].copy()
     ancestors[node] = False
@@ -99,7 +99,6 @@ def node_problem(
     penalty = replace(
         objective.penalty,
         l1_weight=objective.penalty.l1_weight / row_weights.sum(),
-        anchor_weight=objective.penalty.anchor_weight / row_weights.sum(),
         paid_learners=by_learner[ancestors].sum(axis=0),
         paid_items=by_item[ancestors].sum(axis=0),
     )
@@ -111,7 +110,13 @@ def node_problem(
         TreeShape.full(1),
         penalty,
         objective.gate_slope,
+        scaled_prior(objective.prior, 1.0 / row_weights.sum()),
     )
+
+
+def scaled_prior(prior: Prior | None, factor: float) -> Prior | None:
+    """The same pull, stronger or weaker."""
+    return None if prior is None else replace(prior, strength=prior.strength * factor)
 
 
 def _principal_gate(

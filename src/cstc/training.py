@@ -1,21 +1,23 @@
 """From data to a fitted tree: the paper's procedure, and the default one.
 
 ``method="paper"``
-    Boosted trees without regard to cost; top-down start; the global loss with gates of slope 1; pruning by the
-    task's metric on validation data; fine-tuning with soft traversal probabilities, stopped on validation data.
+    Boosted trees without regard to cost, each a column of ``Phi``; top-down start; the global loss with gates of
+    slope 1; pruning by the task's metric on validation data; fine-tuning with soft traversal probabilities,
+    stopped on validation data.
 
 ``method="refined"`` (the default)
-    The same loss, carried on to what is paid and predicted in the end.  Weak learners are grown with the prices
-    in mind.  Training goes from the relaxation to the exact problem in stages: gates harden, and the cost
-    penalty bends from the norm of the weights towards "paid or not".  Then items are eliminated, nodes pruned and
-    predictors refitted under hard routing with the exact cost.  A single node that is the boosted ensemble itself
-    is always among the candidates, and validation data chooses by risk + cost_weight * exact cost.
+    The same loss, carried on to what is paid and predicted in the end.  Columns of ``Phi`` are whole ensembles, grown
+    with the prices in mind at several strengths from dear to cheap, and cross-fitted.  Training goes from the
+    relaxation to the exact problem in stages: gates harden, and the cost penalty bends from the norm of the
+    weights towards "paid or not".  Then columns are eliminated, predictors refitted and nodes pruned under hard
+    routing with the exact cost.  Each ensemble alone, as a tree of one node, is always among the candidates, and
+    the tree must beat the best of them on validation data by risk + cost_weight * exact cost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,12 +26,12 @@ from scipy.special import expit
 from .costs import ResolvedCosts
 from .hard_tree import HardTree, Rows
 from .model import FittedTree, Schema
-from .objective import DenseDesign, NodeParameters, Penalty, TreeObjective
+from .objective import DenseDesign, NodeParameters, Penalty, Prior, TreeObjective
 from .pruning import prune
-from .refinement import drop_small_weights, eliminate_items, fine_tune
+from .refinement import column_sets, drop_small_weights, eliminate, fine_tune
 from .solver import initialise, solve
 from .tree import TreeShape
-from .weak_learners import WeakLearners, grow_weak_learners, identity_weak_learners
+from .weak_learners import Boosting, Phi, WeakLearners, cross_fit, grow, identity_weak_learners
 
 __all__ = ["METHODS", "Sample", "Settings", "Trained", "train"]
 
@@ -37,6 +39,7 @@ METHODS = ("refined", "paper")
 #: Stages of the default method: slope of the gates (in standard deviations of the target) and sharpness of the cost.
 STAGES = ((2.0, 0.0), (6.0, 1.0), (20.0, 3.0))
 FLOOR = 1e-3
+PRIOR_ROWS = 10  # what is known before a node sees its rows counts as many
 ELIMINATION_ROWS = 4000  # elimination judges many small changes; more rows than this do not change its mind
 
 
@@ -48,6 +51,9 @@ class Sample:
     y: np.ndarray
     weights: np.ndarray
     qid: np.ndarray | None = None
+
+    def take(self, at: np.ndarray) -> Sample:
+        return Sample(self.X[at], self.y[at], self.weights[at], None if self.qid is None else self.qid[at])
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,6 @@ class Trained:
     loss_history: list[np.ndarray]
     converged: bool
     reached: np.ndarray  # soft share of the training rows at each terminal
-    anchors: list[FittedTree] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +106,7 @@ class Problem:
     loss: Any
     costs: ResolvedCosts
     learners: WeakLearners
-    learner_items: np.ndarray
+    column_items: np.ndarray  # (n_columns, n_items): which items a column needs, or for what share of the rows
     train: Rows
     validation: Rows
     offset: np.ndarray
@@ -110,7 +115,9 @@ class Problem:
     y_scale: float
     constant: np.ndarray
     schema: Schema
+    cross_fitted: bool
     report: Callable[[str], None]
+    prior: Prior | None = None
 
     @property
     def cost_weight(self) -> float:
@@ -126,21 +133,21 @@ class Problem:
 
     def objective(self, gate_slope: float) -> TreeObjective:
         penalty = Penalty(
-            learner_items=self.learner_items.astype(float),
+            learner_items=self.column_items.astype(float),
             prices=self.costs.prices,
-            evaluation=np.full(self.learners.pool.n_learners, self.costs.evaluation),
+            evaluation=self.train.evaluation,
             cost_weight=self.cost_weight,
             l1_weight=self.l1_weight,
             floor=FLOOR,
         )
         design = DenseDesign(self.train.phi.astype(self.settings.dtype, copy=False))
         return TreeObjective(
-            design, self.train.y, self.train.weights, self.loss, self.shape, penalty, gate_slope=gate_slope
+            design, self.train.y, self.train.weights, self.loss, self.shape, penalty, gate_slope, self.prior
         )
 
     def to_model(self, tree: HardTree) -> FittedTree:
         return tree.to_model(
-            self.learners.pool,
+            self.learners,
             offset=self.offset,
             scale=self.scale,
             y_offset=self.y_offset,
@@ -152,8 +159,9 @@ class Problem:
         )
 
     def anchors(self) -> list[HardTree]:
-        """Each boosted ensemble itself, as a tree of one node."""
-        trees = []
+        """The constant, and each boosted ensemble itself, as trees of one node."""
+        nothing = np.zeros((self.learners.n_columns, self.loss.n_outputs))
+        trees = [HardTree.single(nothing, self.constant)]
         for ensemble in range(self.learners.n_ensembles):
             weights = self.learners.anchor(ensemble)
             trees.append(HardTree.single(weights * self.scale[:, None], self.constant + self.offset @ weights))
@@ -162,95 +170,129 @@ class Problem:
 
 def train(
     sample: Sample,
-    validation: Sample,
-    loss,
+    validation: Sample | None,
+    held_out: np.ndarray,
+    loss: Any,
     costs: ResolvedCosts,
     schema: Schema,
     settings: Settings,
     report: Callable[[str], None] = lambda text: None,
 ) -> Trained:
-    """Fit a tree of classifiers."""
-    problem = _set_up(sample, validation, loss, costs, schema, settings, report)
+    """Fit a tree of classifiers.
+
+    `held_out` (bool per row of `sample`) stands in for `validation` where that is None.
+    """
+    problem = _set_up(sample, validation, held_out, loss, costs, schema, settings, report)
     if settings.method == "paper":
         return _train_paper(problem)
     return _train_refined(problem)
 
 
-def _set_up(sample, validation, loss, costs, schema, settings, report) -> Problem:
+def _set_up(sample, validation, held_out, loss, costs, schema, settings, report) -> Problem:
     y_offset, y_scale = 0.0, 1.0
     if loss.name == "squared":
         y_offset = float(np.average(sample.y, weights=sample.weights))
         y_scale = float(np.sqrt(np.average((sample.y - y_offset) ** 2, weights=sample.weights))) or 1.0
-    y = (sample.y - y_offset) / y_scale if loss.name == "squared" else sample.y
-    y_val = (validation.y - y_offset) / y_scale if loss.name == "squared" else validation.y
-    constant = loss.constant(y, sample.weights)
+        sample = Sample(sample.X, (sample.y - y_offset) / y_scale, sample.weights, sample.qid)
+        if validation is not None:
+            y_val = (validation.y - y_offset) / y_scale
+            validation = Sample(validation.X, y_val, validation.weights, validation.qid)
+    constant = loss.constant(sample.y, sample.weights)
     report("weak learners")
-    learners = _weak_learners(sample.X, y, sample.weights, validation, y_val, loss, constant, costs, settings, y_scale)
-    leaves = learners.pool.leaves(sample.X)
-    if settings.cross_fit > 1 and learners.n_ensembles:
-        folds = _folds(sample, settings.cross_fit, settings.random_state)
-        phi = learners.cross_fitted(leaves, y, sample.weights, folds, loss.name)
-    else:
-        phi = learners.pool.outputs(sample.X, leaves)
-    leaves_val = learners.pool.leaves(validation.X)
-    phi_val = learners.pool.outputs(validation.X, leaves_val)
-    # the paper's learners and plain inputs keep their own scale; only the units of the target are taken out.
-    # Boosted learners are brought to one scale otherwise: the output of later ones is small, and the mixed norm
-    # would charge them more for the same contribution
-    offset = np.average(phi, axis=0, weights=sample.weights)
-    scale = np.full(phi.shape[1], y_scale if settings.weak_learners == "identity" else 1.0)
+    learners, (train_part, train_phi), (val_part, val_phi), cross_fitted = _learn_columns(
+        sample, validation, held_out, loss, constant, costs, settings, y_scale
+    )
+    # the paper's learners and plain inputs keep their own scale, only the units of the target are taken out; whole
+    # ensembles are brought to one scale, so that the mixed norm charges equal contributions alike
+    offset = np.average(train_phi.values, axis=0, weights=train_part.weights)
+    scale = np.full(learners.n_columns, y_scale if settings.weak_learners == "identity" else 1.0)
+    column_items = learners.column_items(costs).astype(float)
     if settings.method != "paper" and settings.weak_learners != "identity":
-        spread = np.sqrt(np.average((phi - offset) ** 2, axis=0, weights=sample.weights))
+        spread = np.sqrt(np.average((train_phi.values - offset) ** 2, axis=0, weights=train_part.weights))
         scale = np.where(spread > 1e-12, spread, 1.0)
-    bits = learners.pool.position_bits(costs.feature_items)
+        bought = np.unpackbits(train_phi.bits.view(np.uint8), axis=2, count=costs.n_items)
+        column_items = np.tensordot(train_part.weights / train_part.weights.sum(), bought, axes=1)
+    evaluation = costs.evaluation * learners.trees_per_column
 
-    def rows(phi, leaves, part, y):
-        phi = (phi - offset) / scale
-        return Rows(phi, y, part.weights, loss, leaves, bits, costs.prices, costs.evaluation, part.qid)
+    def rows(part: Sample, phi: Phi) -> Rows:
+        values = (phi.values - offset) / scale
+        return Rows(values, phi.bits, part.y, part.weights, loss, costs.prices, evaluation, part.qid)
 
     return Problem(
         settings=settings,
         loss=loss,
         costs=costs,
         learners=learners,
-        learner_items=learners.pool.learner_uses(costs.feature_items),
-        train=rows(phi, leaves, sample, y),
-        validation=rows(phi_val, leaves_val, validation, y_val),
+        column_items=column_items,
+        train=rows(train_part, train_phi),
+        validation=rows(val_part, val_phi),
         offset=offset,
         scale=scale,
         y_offset=y_offset,
         y_scale=y_scale,
         constant=constant,
         schema=schema,
+        cross_fitted=cross_fitted,
         report=report,
     )
 
 
-def _weak_learners(X, y, weights, validation, y_val, loss, constant, costs, settings, y_scale) -> WeakLearners:
-    if settings.weak_learners == "identity":
-        return identity_weak_learners(X.shape[1], loss.n_outputs)
-    strengths = [strength * settings.cost_weight / y_scale**2 for strength in settings.cost_strengths]
-    return grow_weak_learners(
-        X,
-        y,
-        weights,
+def _learn_columns(
+    sample: Sample,
+    validation: Sample | None,
+    held_out: np.ndarray,
+    loss: Any,
+    constant: np.ndarray,
+    costs: ResolvedCosts,
+    settings: Settings,
+    y_scale: float,
+) -> tuple[WeakLearners, tuple[Sample, Phi], tuple[Sample, Phi], bool]:
+    """Weak learners, their columns at the rows that teach the tree and at those that judge it; whether cross-fitted."""
+    kept = np.flatnonzero(~held_out)
+    boosting = Boosting(
         loss_name=loss.name,
         constant=constant,
         costs=costs,
-        cost_strengths=list(dict.fromkeys(strengths)),  # without a cost weight all strengths are one
-        n_learners=settings.n_weak_learners,
+        # without a cost weight all strengths are one
+        strengths=list(dict.fromkeys(s * settings.cost_weight / y_scale**2 for s in settings.cost_strengths)),
+        n_rounds=settings.n_weak_learners,
         depth=settings.weak_learner_depth,
         learning_rate=settings.learning_rate,
-        categorical=settings.categorical,
-        validation=(validation.X, y_val, validation.weights),
         early_stopping=settings.early_stopping,
+        categorical=settings.categorical,
         random_state=settings.random_state,
         n_jobs=settings.n_jobs,
     )
+    folds = _folds(sample, settings.cross_fit, settings.random_state)
+    if settings.weak_learners == "boosted" and len(np.unique(folds)) > 1:
+        # cross-fitted columns are honest at every row, so rows held out for the tree still teach the ensembles
+        phi, rounds = cross_fit(boosting, sample.X, sample.y, sample.weights, folds)
+        learners = grow(boosting, sample.X, sample.y, sample.weights, n_rounds=rounds)
+        if validation is not None:
+            return learners, (sample, phi), (validation, learners.transform(validation.X, costs)), True
+        parts = [(sample.take(at), Phi(phi.values[at], phi.bits[at])) for at in (kept, np.flatnonzero(held_out))]
+        return learners, parts[0], parts[1], True
+    train_part = sample if validation is not None else sample.take(kept)
+    val_part = validation if validation is not None else sample.take(np.flatnonzero(held_out))
+    if settings.weak_learners == "identity":
+        learners = identity_weak_learners(sample.X.shape[1], loss.n_outputs)
+    else:
+        learners = grow(
+            boosting,
+            train_part.X,
+            train_part.y,
+            train_part.weights,
+            validation=(val_part.X, val_part.y, val_part.weights),
+            per_tree=settings.method == "paper",
+        )
+    train_phi, val_phi = (learners.transform(part.X, costs) for part in (train_part, val_part))
+    return learners, (train_part, train_phi), (val_part, val_phi), False
 
 
 def _folds(sample: Sample, n_folds: int, random_state: int) -> np.ndarray:
-    """A fold for each row, whole queries in one."""
+    """A fold for each row, whole queries in one; a single fold where nothing is to be cross-fitted."""
+    if n_folds < 2:
+        return np.zeros(len(sample.y), dtype=int)
     groups = np.arange(len(sample.y)) if sample.qid is None else np.unique(sample.qid, return_inverse=True)[1]
     n_groups = int(groups.max()) + 1
     return np.random.default_rng(random_state).permutation(np.arange(n_groups) % n_folds)[groups]
@@ -260,12 +302,7 @@ def _train_paper(problem: Problem) -> Trained:
     settings = problem.settings
     slope = problem.y_scale  # the paper's sigmoid has slope 1 in units of the label
     objective = problem.objective(gate_slope=slope)
-    options: dict[str, Any] = {
-        "solver": settings.solver,
-        "max_iter": settings.max_iter,
-        "tol": settings.tol,
-        "report": problem.report,
-    }
+    options: dict[str, Any] = _solver_options(problem)
     solution = solve(objective, initialise(objective, **options), **options)
     parameters = drop_small_weights(solution.parameters, FLOOR)
     tree = HardTree.from_parameters(problem.shape, parameters, problem.loss.n_outputs)
@@ -280,14 +317,11 @@ def _train_paper(problem: Problem) -> Trained:
 
 
 def _train_refined(problem: Problem) -> Trained:
+    single = _best_single(problem)
+    problem = replace(problem, prior=_prior(problem, single))
     settings, validation = problem.settings, problem.validation
     objective = problem.objective(gate_slope=STAGES[0][0])
-    options: dict[str, Any] = {
-        "solver": settings.solver,
-        "max_iter": settings.max_iter,
-        "tol": settings.tol,
-        "report": problem.report,
-    }
+    options: dict[str, Any] = _solver_options(problem)
     parameters: NodeParameters = initialise(objective, **options)
     history = []
     for slope, sharpness in STAGES:
@@ -297,19 +331,70 @@ def _train_refined(problem: Problem) -> Trained:
         parameters = solution.parameters
         history.append(solution.loss_history)
     tree = HardTree.from_parameters(problem.shape, drop_small_weights(parameters, FLOOR), problem.loss.n_outputs)
-    judges = validation.sampled(ELIMINATION_ROWS, settings.random_state)
+    judges = problem.train.sampled(ELIMINATION_ROWS, settings.random_state)
+    sets = column_sets(problem.column_items > 0, problem.costs.prices, problem.learners.ensemble)
     for _ in range(2):
-        problem.report("elimination of items, refitting")
-        tree = eliminate_items(tree, judges, problem.learner_items, problem.cost_weight)
+        problem.report("elimination, refitting")
+        tree = eliminate(tree, judges, sets, problem.cost_weight)
         reached = tree.shape.paths[tree.terminals(problem.train.phi)].astype(float)
-        tree = fine_tune(tree, problem.train, validation, reached, l1_weight=problem.l1_weight, floor=FLOOR)
+        tree = fine_tune(
+            tree, problem.train, validation, reached, l1_weight=problem.l1_weight, prior=problem.prior, floor=FLOOR
+        )
 
     def judge(candidate: HardTree) -> float:
         return candidate.exact_loss(validation, problem.cost_weight)
 
     tree = prune(tree, judge)
-    tree = min([tree, *problem.anchors()], key=judge)
+    if not _beats(problem, tree, single):
+        tree = single
     return _finish(problem, tree, history, solution.converged, STAGES[-1][0])
+
+
+def _best_single(problem: Problem) -> HardTree:
+    """The best tree of one node: a constant, or an ensemble as it is.
+
+    Judged on all rows where the columns are honest: cross-fitted, or of rows that taught nothing.
+    """
+    parts = [problem.validation] + ([problem.train] if problem.cross_fitted else [])
+    total = sum(part.weights.sum() for part in parts)
+
+    def loss(candidate: HardTree) -> float:
+        return sum(part.weights @ candidate.row_losses(part, problem.cost_weight) for part in parts) / total
+
+    return min(problem.anchors(), key=loss)
+
+
+def _prior(problem: Problem, single: HardTree) -> Prior | None:
+    """Nodes that few rows reach stay near the best single ensemble, as if it had been confirmed by some rows."""
+    if problem.loss.name == "squared" and not problem.learners.n_ensembles:
+        return None  # a plain least squares problem has a finite solution, and nothing is known beforehand
+    n_outputs, n_columns = problem.loss.n_outputs, problem.objective(1.0).n_columns
+    weights, intercepts = np.zeros((problem.learners.n_columns, n_columns)), np.zeros(n_columns)
+    weights[:, :n_outputs] = single.predict_weights[:, 0]
+    intercepts[:n_outputs] = single.predict_intercepts[0]
+    return Prior(weights, intercepts, PRIOR_ROWS / len(problem.train.y) * problem.loss.curvature / 2.0)
+
+
+def _beats(problem: Problem, tree: HardTree, single: HardTree) -> bool:
+    """Whether the tree beats the single ensemble on validation data by more than one standard error.
+
+    The error is that of the paired difference.  On small data the best of several candidates is often the luckiest.
+    """
+    weights = problem.validation.weights / problem.validation.weights.sum()
+    losses = [candidate.row_losses(problem.validation, problem.cost_weight) for candidate in (single, tree)]
+    gain = losses[0] - losses[1]
+    mean = float(weights @ gain)
+    return mean > float(np.sqrt(weights**2 @ (gain - mean) ** 2))
+
+
+def _solver_options(problem: Problem) -> dict[str, Any]:
+    settings = problem.settings
+    return {
+        "solver": settings.solver,
+        "max_iter": settings.max_iter,
+        "tol": settings.tol,
+        "report": problem.report,
+    }
 
 
 def _soft_traversal(tree: HardTree, phi: np.ndarray, slope: float) -> tuple[np.ndarray, np.ndarray]:
@@ -317,12 +402,5 @@ def _soft_traversal(tree: HardTree, phi: np.ndarray, slope: float) -> tuple[np.n
 
 
 def _finish(problem: Problem, tree: HardTree, history: list[np.ndarray], converged: bool, slope: float) -> Trained:
-    model = problem.to_model(tree)
-    reached = problem.train.weights @ _soft_traversal(tree, problem.train.phi, slope)[1] / problem.train.weights.sum()
-    return Trained(
-        model=model,
-        loss_history=history,
-        converged=converged,
-        reached=reached,
-        anchors=[problem.to_model(anchor) for anchor in problem.anchors()],
-    )
+    reached = problem.train.weights @ _soft_traversal(tree, problem.train.phi, slope)[1]
+    return Trained(problem.to_model(tree), history, converged, reached / problem.train.weights.sum())

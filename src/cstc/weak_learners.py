@@ -1,17 +1,18 @@
-"""The boosting trick: LightGBM trees of limited depth, copied once into flat arrays.
+"""The boosting trick: LightGBM trees of limited depth, copied once into flat arrays, and ``Phi`` made of them.
 
-Paper, section "Non-linear feature space": gradient boosted trees ``h_1 .. h_T`` are trained first, then
-every input is mapped to ``phi(x) = [h_1(x), .., h_T(x)]``.  Two things that the paper leaves open are
-options here, because on data of ordinary size they matter:
+Paper, section "Non-linear feature space": gradient boosted trees ``h_1 .. h_T`` are trained first, then every
+input is mapped to ``phi(x)``, one column for each weak learner.  Two things that the paper leaves open matter
+on data of ordinary size, and are options here:
 
 cost-aware learners
     A tree grown without regard to cost uses many features, and no cheap model exists in the span.
     Learners can be grown with LightGBM's per-row ("lazy") prices: a split then pays for the items that
-    its rows have not bought yet, in exactly the units of ``risk + cost_weight * cost``.
-cross-fitted outputs
-    Trees are fitted on the rows that the node weights are fitted on, so their in-sample outputs look
-    better than they are.  With folds, the leaf values that a training row sees are estimated without
-    the row's own fold, while the model keeps the values of all rows.
+    its rows have not bought yet, in the units of ``risk + cost_weight * cost``.
+whole ensembles as columns, cross-fitted
+    Trees were fitted on the rows that the node weights are fitted on, so every single tree looks better than it
+    is, and nodes that weigh them one by one learn noise.  A column may instead be a whole ensemble, grown at
+    one strength of the prices.  There are few of them, and they have a meaning of their own, so they can be
+    grown once more without each fold: training rows then see columns that never saw them.
 """
 
 from __future__ import annotations
@@ -22,199 +23,245 @@ from typing import Any
 
 import lightgbm
 import numpy as np
-from scipy.special import expit, softmax
 
 from .costs import ResolvedCosts
 from .pool import TreePool
 
-__all__ = ["WeakLearners", "flatten_booster", "grow_weak_learners", "identity_weak_learners"]
+__all__ = ["Boosting", "Phi", "WeakLearners", "cross_fit", "flatten_booster", "grow", "identity_weak_learners"]
 
 _OBJECTIVES = {"squared": "regression", "logistic": "binary", "softmax": "multiclass"}
 MIN_DATA_IN_LEAF = 20
+ROW_BLOCK = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Phi:
+    """Columns of weak learners at some rows.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n, n_columns)
+    bits : uint64 ndarray of shape (n, n_columns, n_words)
+        The items on the branches that a row takes in the trees of a column, packed (`TreePool.position_bits`).
+    """
+
+    values: np.ndarray
+    bits: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
 class WeakLearners:
-    """Weak learners, and the boosted ensembles that they came from.
+    """Trees, and how they make up the columns of ``Phi``.
 
     Attributes
     ----------
     pool : TreePool
-    output : int ndarray of shape (n_learners,)
-        The margin (class) that each learner was grown for; 0 if there is only one.
-    ensemble : int ndarray of shape (n_learners,)
-        Which of the ensembles each learner belongs to.
-    round : int ndarray of shape (n_learners,)
-        The boosting round that each learner was grown in.
-    shrinkage : float
-        The learning rate that is contained in the leaf values.
+    column : int ndarray of shape (n_learners,)
+        The column that each tree belongs to, ascending; the trees of a column are added up.
+    output : int ndarray of shape (n_columns,)
+        The margin (class) that each column was grown for; 0 if there is only one.
+    ensemble : int ndarray of shape (n_columns,)
+        Which of the ensembles a column belongs to, -1 if to none.
     constant : ndarray of shape (n_outputs,)
         Margins that boosting started from.
     """
 
     pool: TreePool
+    column: np.ndarray
     output: np.ndarray
     ensemble: np.ndarray
-    round: np.ndarray
-    shrinkage: float
     constant: np.ndarray
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.output)
 
     @property
     def n_ensembles(self) -> int:
         return int(self.ensemble.max(initial=-1)) + 1
 
+    @property
+    def trees_per_column(self) -> np.ndarray:
+        return np.bincount(self.column, minlength=self.n_columns)
+
     def anchor(self, ensemble: int) -> np.ndarray:
-        """Weights (n_learners, n_outputs) with which one ensemble itself predicts."""
-        weights = np.zeros((self.pool.n_learners, len(self.constant)))
+        """Weights (n_columns, n_outputs) with which one ensemble itself predicts."""
+        weights = np.zeros((self.n_columns, len(self.constant)))
         members = np.flatnonzero(self.ensemble == ensemble)
         weights[members, self.output[members]] = 1.0
         return weights
 
-    def cross_fitted(
-        self,
-        leaves: np.ndarray,
-        y: np.ndarray,
-        weights: np.ndarray,
-        folds: np.ndarray,
-        loss_name: str,
-    ) -> np.ndarray:
-        """``Phi`` on the training rows with leaf values estimated without each row's own fold.
+    def transform(self, X: np.ndarray, costs: ResolvedCosts) -> Phi:
+        """The columns at the given rows, and what their branches cost there."""
+        position_bits = self.pool.position_bits(costs.feature_items)
+        values = np.zeros((len(X), self.n_columns))
+        bits = np.zeros((len(X), self.n_columns, position_bits.shape[1]), dtype=np.uint64)
+        filled, starts = np.unique(self.column, return_index=True)
+        if not len(filled):
+            return Phi(values, bits)
+        for start in range(0, len(X), ROW_BLOCK):
+            rows = slice(start, start + ROW_BLOCK)
+            leaves = self.pool.leaves(X[rows])
+            values[rows, filled] = np.add.reduceat(self.pool.outputs(X[rows], leaves), starts, axis=1)
+            bits[rows, filled] = np.bitwise_or.reduceat(position_bits[leaves], starts, axis=1)
+        return Phi(values, bits)
 
-        Boosting is replayed on the fixed tree structures: every fold keeps its own scores and its own
-        leaf values (one Newton step each, as LightGBM takes them).
-        """
-        phi = np.empty(leaves.shape)
-        for fold in np.unique(folds):
-            inside = folds == fold
-            outside_weights = np.where(inside, 0.0, weights)
-            for ensemble in range(self.n_ensembles):
-                members = np.flatnonzero(self.ensemble == ensemble)
-                scores = np.tile(self.constant, (len(y), 1))
-                steps = np.zeros_like(scores)
-                round_of_steps = 0
-                for t in map(int, members):
-                    if self.round[t] != round_of_steps:  # the trees of one round all start from the same scores
-                        scores += steps
-                        steps[:] = 0.0
-                        round_of_steps = self.round[t]
-                    values = self._refitted_leaves(t, leaves[:, t], scores, y, outside_weights, loss_name)
-                    phi[inside, t] = values[inside]
-                    steps[:, self.output[t]] += values
-        return phi
+    def one_column_per_tree(self) -> WeakLearners:
+        """The same trees, each a column of its own."""
+        return WeakLearners(
+            self.pool,
+            np.arange(self.pool.n_learners),
+            self.output[self.column],
+            self.ensemble[self.column],
+            self.constant,
+        )
 
-    def _refitted_leaves(
-        self, t: int, leaves: np.ndarray, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, loss_name: str
-    ) -> np.ndarray:
-        """Output of learner `t` at every row, its leaf values estimated from the weighted rows."""
-        gradient, curvature = _newton_terms(scores, y, self.output[t], loss_name)
-        first = leaves.min()
-        local = leaves - first
-        g = np.bincount(local, weights * gradient)
-        h = np.bincount(local, weights * curvature)
-        # a leaf that no weighted row reaches keeps its value: there is nothing better
-        own = self.pool.value[first : first + len(g)]
-        return np.where(h > 1e-12, -self.shrinkage * g / np.maximum(h, 1e-12), own)[local]
+    def column_items(self, costs: ResolvedCosts) -> np.ndarray:
+        """Bool (n_columns, n_items): all items of a column, whatever branches are taken (``F`` transposed)."""
+        uses = np.zeros((self.n_columns, costs.n_items), dtype=bool)
+        np.logical_or.at(uses, self.column, self.pool.learner_uses(costs.feature_items))
+        return uses
 
 
 def identity_weak_learners(n_features: int, n_outputs: int) -> WeakLearners:
     """``phi(x) = x``, unscaled: the synthetic experiment of the paper."""
     return WeakLearners(
         pool=TreePool.identity(n_features),
+        column=np.arange(n_features),
         output=np.zeros(n_features, dtype=int),
         ensemble=np.full(n_features, -1),
-        round=np.arange(n_features),
-        shrinkage=1.0,
         constant=np.zeros(n_outputs),
     )
 
 
-def grow_weak_learners(
+@dataclass(frozen=True)
+class Boosting:
+    """How weak learners are grown.
+
+    Attributes
+    ----------
+    loss_name : {"squared", "logistic", "softmax"}
+    constant : ndarray of shape (n_outputs,)
+        Margins to start from.
+    costs : ResolvedCosts
+    strengths : sequence of float
+        One ensemble is grown for each: a split pays ``strength * price`` per row for the items that the row has
+        not bought yet, in units of the mean risk, like ``cost_weight``; 0 is blind to cost.
+    n_rounds, depth, learning_rate, early_stopping, categorical, random_state, n_jobs
+        As in the estimators.
+    """
+
+    loss_name: str
+    constant: np.ndarray
+    costs: ResolvedCosts
+    strengths: Sequence[float]
+    n_rounds: int
+    depth: int
+    learning_rate: float
+    early_stopping: int | None
+    categorical: Sequence[int] = ()
+    random_state: int = 0
+    n_jobs: int | None = None
+
+
+def grow(
+    boosting: Boosting,
     X: np.ndarray,
     y: np.ndarray,
     weights: np.ndarray,
     *,
-    loss_name: str,
-    constant: np.ndarray,
-    costs: ResolvedCosts,
-    cost_strengths: Sequence[float],
-    n_learners: int,
-    depth: int,
-    learning_rate: float,
-    categorical: Sequence[int] = (),
     validation: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
-    early_stopping: int | None = None,
-    random_state: int = 0,
-    n_jobs: int | None = None,
+    n_rounds: Sequence[int] | None = None,
+    per_tree: bool = False,
 ) -> WeakLearners:
-    """Boost one ensemble for each strength in `cost_strengths` (0: without regard to cost) and flatten them.
+    """Boost one ensemble for each strength and flatten them.
 
-    A strength of ``s`` makes a split pay ``s * price`` per row for the items that the row has not bought
-    yet; it is in the units of the mean risk, like ``cost_weight``.
+    Rounds are those given, or stopped early on `validation`.  A column is a whole ensemble (one per output),
+    or a single tree with `per_tree`.
     """
-    pools, outputs, ensembles, rounds = [], [], [], []
-    for number, strength in enumerate(cost_strengths):
-        booster = _boost(
-            X,
-            y,
-            weights,
-            loss_name=loss_name,
-            constant=constant,
-            penalties=strength * costs.feature_prices,
-            n_learners=n_learners,
-            depth=depth,
-            learning_rate=learning_rate,
-            categorical=categorical,
-            validation=validation,
-            early_stopping=early_stopping,
-            random_state=random_state,
-            n_jobs=n_jobs,
-        )
-        pool = flatten_booster(booster)
-        real = np.flatnonzero(pool.feature[pool.roots] >= 0)  # a tree of one leaf is a constant: leave it out
-        pools.append(pool.subset(real))
-        outputs.append(real % len(constant))
-        rounds.append(real // len(constant))
-        ensembles.append(np.full(len(real), number))
+    pools = []
+    for number, strength in enumerate(boosting.strengths):
+        rounds = boosting.n_rounds if n_rounds is None else n_rounds[number]
+        pools.append(flatten_booster(_boost(boosting, strength, X, y, weights, rounds, validation)))
+    learners = _assemble(pools, boosting.constant)
+    return learners.one_column_per_tree() if per_tree else learners
+
+
+def _assemble(pools: list[TreePool], constant: np.ndarray) -> WeakLearners:
+    """One column for each ensemble and output; LightGBM lists the trees of a round output by output."""
+    n_outputs = len(constant)
+    pool = TreePool.concatenate(pools)
+    column = np.concatenate([i * n_outputs + np.arange(p.n_learners) % n_outputs for i, p in enumerate(pools)])
+    real = np.flatnonzero(pool.feature[pool.roots] >= 0)  # a tree of one leaf is a constant: leave it out
+    order = real[np.argsort(column[real], kind="stable")]
     return WeakLearners(
-        pool=TreePool.concatenate(pools),
-        output=np.concatenate(outputs),
-        ensemble=np.concatenate(ensembles),
-        round=np.concatenate(rounds),
-        shrinkage=learning_rate,
+        pool=pool.subset(order),
+        column=column[order],
+        output=np.arange(len(pools) * n_outputs) % n_outputs,
+        ensemble=np.repeat(np.arange(len(pools)), n_outputs),
         constant=constant,
     )
 
 
+def cross_fit(
+    boosting: Boosting, X: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: np.ndarray
+) -> tuple[Phi, list[int]]:
+    """``Phi`` at the training rows, each row's from ensembles that never saw its fold; and the rounds it takes.
+
+    The number of rounds of an ensemble is one for all folds, the mean of what each would stop at: a fold's own
+    would have been chosen on the rows that it then predicts.
+    """
+    parts = [(folds != fold, folds == fold) for fold in np.unique(folds)]
+    boosters = [
+        [
+            _boost(
+                boosting, strength, X[kept], y[kept], weights[kept], boosting.n_rounds, (X[out], y[out], weights[out])
+            )
+            for kept, out in parts
+        ]
+        for strength in boosting.strengths
+    ]
+    rounds = [max(1, round(float(np.mean([_n_rounds(booster) for booster in group])))) for group in boosters]
+    for group, n in zip(boosters, rounds, strict=True):
+        for booster in group:
+            while booster.current_iteration() < n and not booster.update():
+                pass  # a fold that was stopped before the mean goes on
+    pieces = []
+    for k, (_, out) in enumerate(parts):
+        pools = [flatten_booster(group[k], n) for group, n in zip(boosters, rounds, strict=True)]
+        pieces.append(_assemble(pools, boosting.constant).transform(X[out], boosting.costs))
+    order = np.argsort(np.concatenate([np.flatnonzero(out) for _, out in parts]))
+    values = np.concatenate([piece.values for piece in pieces])[order]
+    return Phi(values, np.concatenate([piece.bits for piece in pieces])[order]), rounds
+
+
+def _n_rounds(booster: lightgbm.Booster) -> int:
+    return booster.best_iteration if booster.best_iteration > 0 else booster.current_iteration()
+
+
 def _boost(
+    boosting: Boosting,
+    strength: float,
     X: np.ndarray,
     y: np.ndarray,
     weights: np.ndarray,
-    *,
-    loss_name: str,
-    constant: np.ndarray,
-    penalties: np.ndarray,
-    n_learners: int,
-    depth: int,
-    learning_rate: float,
-    categorical: Sequence[int],
+    n_rounds: int,
     validation: tuple[np.ndarray, np.ndarray, np.ndarray] | None,
-    early_stopping: int | None,
-    random_state: int,
-    n_jobs: int | None,
 ) -> lightgbm.Booster:
+    constant, loss_name = boosting.constant, boosting.loss_name
     n_outputs = len(constant)
     parameters: dict[str, Any] = {
         "objective": _OBJECTIVES[loss_name],
-        "max_depth": depth,
-        "num_leaves": 2**depth,
-        "learning_rate": learning_rate,
+        "max_depth": boosting.depth,
+        "num_leaves": min(2**boosting.depth, max(2, len(y)), 1 << 17),  # LightGBM takes no more than the last
+        "learning_rate": boosting.learning_rate,
         # a leaf must hold enough rows to be worth a value, but a small sample must still be splittable
         "min_data_in_leaf": max(1, min(MIN_DATA_IN_LEAF, len(y) // 10)),
         "boost_from_average": False,
         "deterministic": True,
         "force_row_wise": True,
-        "seed": random_state,
-        "num_threads": n_jobs or 0,
+        "seed": boosting.random_state,
+        "num_threads": boosting.n_jobs or 0,
         "verbosity": -1,
     }
     if n_outputs > 1:
@@ -222,47 +269,37 @@ def _boost(
     # mean risk in our units is twice LightGBM's gain per row for squares (gain = drop of the sum of squares),
     # and LightGBM's gain is twice the drop of the log loss; weights are normalised to sum to n
     unit = 1.0 if loss_name == "squared" else 2.0
+    penalties = unit * strength * boosting.costs.feature_prices
     if penalties.any():
         parameters["cegb_tradeoff"] = 1.0
-        parameters["cegb_penalty_feature_lazy"] = list(unit * penalties)
+        parameters["cegb_penalty_feature_lazy"] = list(penalties)
     scale = len(weights) / weights.sum()
-    options: dict[str, Any] = {"categorical_feature": list(categorical), "free_raw_data": True}
+    options: dict[str, Any] = {"categorical_feature": list(boosting.categorical), "free_raw_data": True}
     # starting scores instead of boost_from_average keep the constant out of the first tree's leaves
     train = lightgbm.Dataset(X, y, weight=weights * scale, init_score=_start(constant, len(y)), **options)
     callbacks: list[Any] = []
     valid_sets = []
-    if validation is not None and early_stopping:
+    if validation is not None and boosting.early_stopping:
         X_val, y_val, weights_val = validation
         valid_sets = [
             lightgbm.Dataset(
                 X_val, y_val, weight=weights_val, init_score=_start(constant, len(y_val)), reference=train, **options
             )
         ]
-        callbacks = [lightgbm.early_stopping(early_stopping, verbose=False)]
-    booster = lightgbm.train(parameters, train, n_learners, valid_sets=valid_sets, callbacks=callbacks)
-    return booster
+        callbacks = [lightgbm.early_stopping(boosting.early_stopping, verbose=False)]
+    # kept in training: LightGBM would cut off all rounds after the best, and `cross_fit` may need them
+    return lightgbm.train(
+        parameters, train, n_rounds, valid_sets=valid_sets, callbacks=callbacks, keep_training_booster=True
+    )
 
 
 def _start(constant: np.ndarray, n: int) -> np.ndarray:
     return np.repeat(constant, n)  # LightGBM wants the scores of one class after the other
 
 
-def _newton_terms(scores: np.ndarray, y: np.ndarray, output: int, loss_name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Gradient and curvature that LightGBM's leaf values are made of."""
-    if loss_name == "squared":
-        return scores[:, 0] - y, np.ones(len(y))
-    if loss_name == "logistic":
-        p = expit(scores[:, 0])
-        return p - y, p * (1 - p)
-    p = softmax(scores, axis=1)[:, output]
-    factor = scores.shape[1] / (scores.shape[1] - 1.0)
-    return p - (y == output), factor * p * (1 - p)
-
-
-def flatten_booster(booster: lightgbm.Booster) -> TreePool:
-    """Copy all trees of a booster (up to its best iteration) into a pool."""
-    best = booster.best_iteration if booster.best_iteration and booster.best_iteration > 0 else None
-    trees = booster.dump_model(num_iteration=best)["tree_info"]
+def flatten_booster(booster: lightgbm.Booster, n_rounds: int | None = None) -> TreePool:
+    """Copy the trees of a booster into a pool: the first rounds, or those up to its best iteration."""
+    trees = booster.dump_model(num_iteration=n_rounds or _n_rounds(booster))["tree_info"]
     nodes: dict[str, list] = {name: [] for name in _NODE_FIELDS}
     category_left: list[np.ndarray] = []
     n_category = 0

@@ -1,0 +1,94 @@
+"""What all pictures share: colours, places, lines and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..tree import TreeShape
+
+__all__ = ["COLOURS", "EDGE", "INK", "MARKERS", "PALE"]
+__all__ += ["as_number", "as_percent", "children", "connect", "layout", "pyplot", "quiet", "with_minus", "write"]
+
+#: Okabe and Ito's colours: told apart by all kinds of colour vision, in print as well.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+INK, PALE, EDGE = "#222222", "#5f6670", "#aab2bd"
+
+
+def pyplot() -> Any:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("drawing needs matplotlib; install it with: pip install 'cstc[plot]'") from error
+    return plt
+
+
+def layout(shape: TreeShape) -> tuple[np.ndarray, np.ndarray]:
+    """Places (column, row) of nodes and terminals, upper children above: each terminal has a row of its own."""
+    nodes, terminals = np.zeros((shape.n_nodes, 2)), np.zeros((shape.n_terminals, 2))
+    free_row = 0
+
+    def place(element: int, column: float) -> float:
+        nonlocal free_row
+        if element < 0:
+            terminals[-1 - element] = column, free_row
+            free_row += 1
+            return terminals[-1 - element, 1]
+        if shape.is_leaf[element]:
+            row = place(shape.upper[element], column + 0.62)
+        else:
+            row = (place(shape.upper[element], column + 1) + place(shape.lower[element], column + 1)) / 2
+        nodes[element] = column, row
+        return row
+
+    place(0, 0.0)
+    return nodes, terminals
+
+
+def connect(ax: Any, start: Sequence[float], end: Sequence[float], share: float) -> None:
+    """An edge from left to right whose thickness is the share of rows; dashed where no row goes."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    bend = (start[0] + end[0]) / 2
+    path = Path([start, (bend, start[1]), (bend, end[1]), end], [Path.MOVETO, *[Path.CURVE4] * 3])
+    style: dict[str, Any] = {"lw": 1.2 + 9.0 * share} if share > 0 else {"lw": 1.0, "ls": (0, (2, 2))}
+    ax.add_patch(PathPatch(path, fc="none", ec=EDGE, capstyle="butt", zorder=1, **style))
+
+
+def write(ax: Any, x: float, y: float, text: str, **options: Any) -> None:
+    """Text with a white rim, readable on top of an edge."""
+    from matplotlib.patheffects import withStroke
+
+    options = {"ha": "center", "va": "center", "color": INK, "fontsize": 9, "zorder": 4} | options
+    ax.text(x, y, text, path_effects=[withStroke(linewidth=2.5, foreground="white")], **options)
+
+
+def children(shape: TreeShape, node: int) -> list[int]:
+    """The elements right below a node; a leaf classifier has one terminal for both ways."""
+    return list(dict.fromkeys((int(shape.upper[node]), int(shape.lower[node]))))
+
+
+def quiet(ax: Any) -> None:
+    """No box around the axes, no dark ticks."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["bottom", "left"]].set_color(EDGE)
+    ax.tick_params(color=EDGE)
+
+
+def as_number(value: float) -> str:
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.2f}".rstrip("0").rstrip(".") if value >= 0.1 or not value else f"{value:.2g}"
+
+
+def as_percent(share: float) -> str:
+    return "<1%" if 0 < share < 0.01 else f"{share:.0%}"
+
+
+def with_minus(number: str) -> str:
+    """A number with a real minus sign, and none before zero."""
+    return number.lstrip("-") if not number.strip("-0.") else number.replace("-", "\N{MINUS SIGN}")

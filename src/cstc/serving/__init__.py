@@ -1,0 +1,22 @@
+"""Predictions on demand: pay only for what an answer needs, and answer whatever happens."""
+
+from .answer import Answer, BudgetReached, DeadlineReached, IncompleteAnswer, SourceFailed
+from .counters import Counters
+from .extractors import Extractor, extractor
+from .measure import measure_costs
+from .predictor import OnDemandPredictor
+from .session import Session
+
+__all__ = [
+    "Answer",
+    "BudgetReached",
+    "Counters",
+    "DeadlineReached",
+    "Extractor",
+    "IncompleteAnswer",
+    "OnDemandPredictor",
+    "Session",
+    "SourceFailed",
+    "extractor",
+    "measure_costs",
+]

@@ -1,0 +1,184 @@
+"""What a prediction on demand returns: the answer, what it cost, and the trail that says why."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from .compiled import CompiledTree
+
+__all__ = [
+    "STATUSES",
+    "Answer",
+    "BudgetReached",
+    "DeadlineReached",
+    "Event",
+    "IncompleteAnswer",
+    "SourceFailed",
+]
+
+#: Why an answer is what it is; all but the first are early stops.
+STATUSES = ("complete", "budget", "deadline", "failed", "unavailable", "stopped")
+
+
+class IncompleteAnswer(Exception):
+    """Strict mode: the path was not completed.
+
+    Attributes
+    ----------
+    answer : Answer
+        What would have been returned otherwise.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(f"{answer.status}: {answer.reason}")
+        self.answer = answer
+
+
+class BudgetReached(IncompleteAnswer):
+    """Strict mode: what the path needs next does not fit into the budget."""
+
+
+class DeadlineReached(IncompleteAnswer):
+    """Strict mode: the deadline came before the path was complete."""
+
+
+class SourceFailed(IncompleteAnswer):
+    """Strict mode: a source failed, timed out, returned nonsense, or there is none for a feature."""
+
+
+_ERRORS = {
+    "budget": BudgetReached,
+    "deadline": DeadlineReached,
+    "failed": SourceFailed,
+    "unavailable": SourceFailed,
+}
+
+
+#: ``("gate", node, margin, threshold, child)``: the row was weighed at a node and went on, or stopped there.
+#: ``("bought", node, wave, features, items, source, seconds, outcome)``: a source was asked, or a value that had come
+#: along was used; `items`, as bits, are those that were not paid before.
+Event = tuple[Any, ...]
+
+
+@dataclass(eq=False, slots=True)
+class Answer:
+    """The answer for one row.
+
+    Attributes
+    ----------
+    value : float, or a class
+    probabilities : list of float or None
+        In the order of the model's classes; None for regression and ranking.
+    cost : float
+        Items bought for this row, each once, and the weak learners evaluated.
+    status : {"complete", "budget", "deadline", "failed", "unavailable", "stopped"}
+        Whether the row reached the end of its path, or why not.
+    reason : str
+        The status in words; empty if complete.
+    node : int
+        The node whose prediction this is; -1 for the constant prediction before the root.
+    terminal : int or None
+        The terminal that the row reached, as `apply` numbers them; None if it stopped early.
+    path : list of int
+        The nodes that the row came through.
+    margins : list of float
+        As `decision_function` gives them.
+    seconds : float or None
+        From the call to the answer; None in a session that the caller fetches for.
+    error : BaseException or None
+        What the failed source raised.
+    """
+
+    value: Any
+    probabilities: list[float] | None
+    cost: float
+    status: str
+    reason: str
+    node: int
+    terminal: int | None
+    path: list[int]
+    margins: list[float]
+    n_evaluated: int
+    seconds: float | None = None
+    error: BaseException | None = field(default=None, repr=False)
+    _compiled: CompiledTree | None = field(default=None, repr=False)
+    _bought: int = field(default=0, repr=False)
+    _events: list[Event] = field(default_factory=list, repr=False)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the row reached the end of its path."""
+        return self.status == "complete"
+
+    @property
+    def items(self) -> dict[str, float]:
+        """The items bought for this row, with their prices."""
+        return self._compiled.item_prices(self._bought) if self._compiled else {}
+
+    @property
+    def trail(self) -> list[dict[str, Any]]:
+        """Why each item was bought, in order.
+
+        An entry ``"bought"`` names the node that needed it, the margin and the threshold of the gate that sent the
+        row there (None at the root), the features, the items with their prices, the source, its latency in seconds
+        and the outcome.  An entry ``"gate"`` says how a node decided.
+        """
+        if self._compiled is None:
+            return []
+        names = self._compiled.feature_names
+        trail: list[dict[str, Any]] = []
+        margin = threshold = None
+        for event in self._events:
+            if event[0] == "gate":
+                _, node, margin, threshold, child = event
+                to = f"node {child}" if child >= 0 else f"terminal {-1 - child}"
+                trail.append({"event": "gate", "node": node, "margin": margin, "threshold": threshold, "to": to})
+                continue
+            _, node, wave, features, items, source, seconds, outcome = event
+            trail.append(
+                {
+                    "event": "bought",
+                    "node": node,
+                    "wave": wave,
+                    "margin": margin,
+                    "threshold": threshold,
+                    "features": [names[f] for f in features],
+                    "items": self._compiled.item_prices(items),
+                    "price": self._compiled.price_of(items),
+                    "source": source,
+                    "latency": seconds,
+                    "outcome": outcome,
+                }
+            )
+        return trail
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        probabilities: Any = self.probabilities
+        if probabilities is not None and self._compiled and self._compiled.classes:
+            probabilities = dict(zip(map(str, self._compiled.classes), probabilities, strict=True))
+        return {
+            "value": self.value,
+            "probabilities": probabilities,
+            "cost": self.cost,
+            "status": self.status,
+            "reason": self.reason,
+            "node": self.node,
+            "terminal": self.terminal,
+            "path": self.path,
+            "margins": self.margins,
+            "items": self.items,
+            "seconds": self.seconds,
+            "trail": self.trail,
+        }
+
+    def to_json(self, **options: Any) -> str:
+        """`to_dict` as JSON, for an audit; `options` go to `json.dumps`."""
+        return json.dumps(self.to_dict(), **({"default": str} | options))
+
+    def raise_if_incomplete(self) -> None:
+        """Strict mode: raise what the status says."""
+        if self.status != "complete":
+            raise _ERRORS.get(self.status, IncompleteAnswer)(self) from self.error

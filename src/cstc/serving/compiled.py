@@ -1,0 +1,262 @@
+"""A fitted tree prepared for serving one row at a time: plain Python values instead of arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from ..model import FittedTree
+from .walks import plan_for
+
+__all__ = ["Classifier", "CompiledTree", "Fault", "Step", "compile_tree", "fitted_tree"]
+
+PRICES_KEPT = 4096
+
+
+class Fault(Exception):
+    """What a source returned cannot be used; the text says why."""
+
+
+class Step:
+    """The learners that a node needs for one purpose and that no node above it has evaluated."""
+
+    __slots__ = ("features", "first", "learners", "size")
+
+    def __init__(self, learners: Any, size: int, features: tuple[int, ...], first: tuple[int, ...]) -> None:
+        self.learners = learners  # in the form of the plan
+        self.size = size
+        self.features = features  # all that these learners may look at, whatever branch is taken
+        self.first = first  # those that they look at first; empty if one of them looks at none
+
+
+class Classifier:
+    """One classifier node."""
+
+    __slots__ = (
+        *("depth", "intercepts", "leave", "lower", "number", "parent", "predict", "route"),
+        *("route_weights", "threshold", "upper", "weights"),
+    )
+
+    def __init__(self, number: int, parent: int, depth: int) -> None:
+        self.number = number
+        self.parent = parent
+        self.depth = depth
+        self.route: Step | None = None  # None at a leaf classifier
+        self.leave: Step
+        self.predict: Any  # all learners of its prediction, in the form of the plan
+        self.weights: Any
+        self.intercepts: list[float]
+        self.route_weights: Any
+        self.threshold = 0.0
+        self.upper = self.lower = 0
+
+
+class CompiledTree:
+    """A `FittedTree`, compiled; use `compile_tree`, which keeps what it has compiled."""
+
+    def __init__(self, model: FittedTree) -> None:
+        self.feature_names = list(model.schema.feature_names)
+        self.index = {name: j for j, name in enumerate(self.feature_names)}
+        self.item_names = list(model.costs.item_names)
+        self.item_index = {name: r for r, name in enumerate(self.item_names)}
+        self.prices = [float(price) for price in model.costs.prices]
+        self.evaluation = float(model.costs.evaluation)
+        self.feature_items = [_as_mask(np.flatnonzero(row)) for row in model.costs.feature_items]
+        self.may_miss = [bool(flag) for flag in model.schema.may_miss]
+        self.codes: list[dict[str, float] | None] = [
+            {str(value): float(code) for code, value in enumerate(model.schema.categories[name])}
+            if name in model.schema.categories
+            else None
+            for name in self.feature_names
+        ]
+        self.link = model.link
+        self.classes: list | None = None if model.schema.classes is None else model.schema.classes.tolist()
+        self.constant = [float(margin) for margin in model.constant]
+        self._prices_of: dict[int, float] = {0: 0.0}
+        self.plan = plan_for(model.pool, len(self.feature_names))
+        self._compile_nodes(model)
+
+    # -- building --------------------------------------------------------------------------------------------
+
+    def _compile_nodes(self, model: FittedTree) -> None:
+        shape = model.shape
+        learner_features = model.pool.learner_uses(np.eye(len(self.feature_names), dtype=bool))
+        self.nodes = [Classifier(k, int(shape.parents[k]), int(shape.depths[k])) for k in range(shape.n_nodes)]
+        routed: list[np.ndarray] = []  # learners that the gates on the way to each node and its own evaluate
+
+        def step(learners: np.ndarray) -> Step:
+            features = np.flatnonzero(learner_features[learners].any(axis=0)).tolist()
+            roots = model.pool.roots[learners]
+            first = np.unique(np.maximum(model.pool.feature[roots], model.pool.linear_feature[roots])).tolist()
+            prepared = self.plan.step(learners.tolist())
+            return Step(prepared, len(learners), tuple(features), () if -1 in first else tuple(first))
+
+        for k, node in enumerate(self.nodes):
+            above = routed[node.parent] if k else np.zeros(model.pool.n_learners, dtype=bool)
+            if not shape.is_leaf[k]:
+                node.route = step(np.flatnonzero(model.route_learners[k] & ~above))
+                above = above | model.route_learners[k]
+            routed.append(above)
+            node.leave = step(np.flatnonzero(model.predict_learners[k] & ~above))
+            node.predict = self.plan.step(np.flatnonzero(model.predict_learners[k]).tolist())
+            node.route_weights = self.plan.weights(model.route_weights[:, k : k + 1])
+            node.weights = self.plan.weights(model.predict_weights[:, k])
+            node.intercepts = model.predict_intercepts[k].tolist()
+            node.threshold = float(model.thresholds[k])
+            node.upper, node.lower = int(shape.upper[k]), int(shape.lower[k])
+        needed = model.terminal_learners.any(axis=0)
+        self.features_needed = np.flatnonzero(learner_features[needed].any(axis=0)).tolist()
+
+    # -- using -----------------------------------------------------------------------------------------------
+
+    def price_of(self, items: int) -> float:
+        """Price of a set of items (bit r is item r), rounded once, so that it does not depend on their order."""
+        price = self._prices_of.get(items)
+        if price is None:
+            price = math.fsum(self.prices[r] for r in bits(items))
+            if len(self._prices_of) >= PRICES_KEPT:
+                self._prices_of = {0: 0.0}
+            self._prices_of[items] = price
+        return price
+
+    def item_prices(self, items: int) -> dict[str, float]:
+        """Names and prices of a set of items."""
+        return {self.item_names[r]: self.prices[r] for r in bits(items)}
+
+    def items_named(self, names: Iterable[str]) -> int:
+        """The set of items of these names."""
+        if isinstance(names, str):
+            raise ValueError(f"items are given as the text {names!r}; give a list of names: [{names!r}]")
+        items = 0
+        for name in names:
+            if name not in self.item_index:
+                raise ValueError(f"unknown item {name!r}; the model's items are {shorten(self.item_names)}")
+            items |= 1 << self.item_index[name]
+        return items
+
+    def feature(self, name: Any) -> int:
+        """The column of a feature's name."""
+        try:
+            return self.index[name]
+        except (KeyError, TypeError):
+            raise ValueError(
+                f"unknown feature {name!r}; the model's features are {shorten(self.feature_names)}"
+            ) from None
+
+    def encode(self, feature: int, raw: Any) -> float:
+        """The number that the model sees; `Fault` if it cannot be one."""
+        codes = self.codes[feature]
+        kind = raw.__class__
+        if kind is not float:
+            if raw is None or kind.__name__ == "NAType":
+                raw = math.nan
+            elif codes is None:
+                raw = _as_float(raw, self.feature_names[feature])
+            elif not isinstance(raw, str):
+                raw = _as_category(raw, self.feature_names[feature])
+        if raw != raw:  # NaN
+            if not self.may_miss[feature]:
+                raise Fault(f"{self.feature_names[feature]} is missing, and training saw no missing values in it")
+            return math.nan
+        if codes is not None:
+            return codes.get(str(raw), math.nan)  # a category never seen counts as missing, as in predict
+        if not -math.inf < raw < math.inf:
+            raise Fault(f"{self.feature_names[feature]} is {raw}; it must be finite")
+        return raw
+
+    def answer(self, margins: list[float]) -> tuple[Any, list[float] | None]:
+        """The predicted value or class, and the probabilities of the classes."""
+        if self.classes is None:
+            return margins[0], None
+        if self.link == "logistic":
+            margins = [0.0, margins[0]]
+        highest = max(margins)
+        shares = [math.exp(margin - highest) for margin in margins]
+        total = sum(shares)
+        if total != total:  # a NaN among the margins, which comes from a NaN that a learner passed on
+            return self.classes[0], [math.nan] * len(margins)
+        probabilities = [share / total for share in shares]
+        return self.classes[probabilities.index(max(probabilities))], probabilities
+
+
+def _as_float(raw: Any, name: str) -> float:
+    if isinstance(raw, str | bytes | bytearray):
+        raise Fault(f"{name} is the text {_clip(raw)}; it must be a number")
+    if getattr(raw, "ndim", 1 if hasattr(raw, "__len__") else 0):
+        raise Fault(f"{name} is {_clip(raw)}, which is not one number")
+    try:
+        return float(raw)
+    except Exception:
+        raise Fault(f"{name} is {_clip(raw)}, a {type(raw).__name__}; it must be a number") from None
+
+
+def _as_category(raw: Any, name: str) -> Any:
+    """Text of a category that is given as a number, a date or the like; NaN if it is missing."""
+    if getattr(raw, "ndim", 0) or isinstance(raw, bytes | list | tuple | dict | set | frozenset):
+        raise Fault(f"{name} is {_clip(raw)}; it must be one category")
+    if isinstance(raw, float | np.floating) and np.isnan(raw):
+        return math.nan
+    try:
+        return str(raw)
+    except Exception:
+        raise Fault(f"{name} is a {type(raw).__name__}; it must be one category") from None
+
+
+def _clip(raw: Any) -> str:
+    try:
+        text = repr(raw)
+    except Exception:
+        text = "?"
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _as_mask(items: Iterable[int]) -> int:
+    mask = 0
+    for r in items:
+        mask |= 1 << int(r)
+    return mask
+
+
+def bits(mask: int) -> list[int]:
+    """Positions of the ones of a mask, lowest first."""
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found
+
+
+def shorten(names: Sequence[str], most: int = 8) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+_compiled: WeakKeyDictionary[FittedTree, CompiledTree] = WeakKeyDictionary()
+
+
+def fitted_tree(model: Any) -> FittedTree:
+    """The flat model of a fitted estimator, or the flat model itself."""
+    if isinstance(model, FittedTree):
+        return model
+    inner = getattr(model, "model_", None)
+    if isinstance(inner, FittedTree):
+        return inner
+    if hasattr(model, "fit"):
+        raise ValueError(f"this {type(model).__name__} is not fitted yet; call fit first")
+    raise TypeError(f"model is a {type(model).__name__}; give a fitted cstc estimator or a FittedTree")
+
+
+def compile_tree(model: Any) -> CompiledTree:
+    """Compile a fitted model, once for all who ask."""
+    if isinstance(model, CompiledTree):
+        return model
+    tree = fitted_tree(model)
+    compiled = _compiled.get(tree)
+    if compiled is None:
+        compiled = _compiled[tree] = CompiledTree(tree)
+    return compiled

@@ -1,0 +1,189 @@
+"""What a predictor has done so far, as plain numbers and in Prometheus' text format."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any
+
+from .answer import STATUSES, Answer
+from .compiled import CompiledTree, bits
+
+__all__ = ["Counters"]
+
+LOG_LENGTH = 4096
+
+
+class Counters:
+    """Spend per item, path mix, early stops, calls and failures of the sources; safe to use from many threads.
+
+    Examples
+    --------
+    >>> from cstc.serving.counters import Counters
+    >>> counters = Counters()
+    >>> counters.count_call("lab", 1, 0.25, "timeout")
+    >>> counters.as_dict()["sources"]["lab"]
+    {'calls': 1, 'rows': 1, 'seconds': 0.25, 'not_made': 0, 'failures': {'timeout': 1}}
+    """
+
+    def __init__(self, compiled: CompiledTree | None = None) -> None:
+        self._compiled = compiled
+        self._lock = threading.Lock()
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin again at zero."""
+        with self._lock:
+            self._log: deque[tuple] = deque()
+            self._statuses = dict.fromkeys(STATUSES, 0)
+            self._paths: dict[tuple[int, int | None], int] = {}
+            self._items: dict[int, int] = {}
+            self._evaluated = 0
+            self._spend = 0.0
+            self._seconds = 0.0
+            self._sources: dict[str, list[Any]] = {}  # calls, rows, seconds, not made, failures by kind
+
+    def count_answer(self, answer: Answer) -> None:
+        """Add an answer."""
+        where = (answer.node, answer.terminal)
+        self._note((answer.status, where, answer._bought, answer.n_evaluated, answer.cost, answer.seconds))
+
+    def count_call(
+        self, source: str, n_rows: int, seconds: float | None, failure: str = "", *, made: bool = True
+    ) -> None:
+        """Add a call of a source; `failure` is its kind, or empty."""
+        self._note((source, n_rows, seconds, failure, made))
+
+    def _note(self, entry: tuple) -> None:
+        # appending is quick and safe without a lock; the sums are made when someone looks, or when it gets long
+        self._log.append(entry)
+        if len(self._log) > LOG_LENGTH:
+            with self._lock:
+                self._sum_up()
+
+    def _sum_up(self) -> None:
+        log = self._log
+        for _ in range(len(log)):
+            entry = log.popleft()
+            if len(entry) == 6:
+                self._sum_answer(*entry)
+            else:
+                self._sum_call(*entry)
+
+    def _sum_answer(
+        self, status: str, where: tuple, bought: int, evaluated: int, cost: float, seconds: float | None
+    ) -> None:
+        self._statuses[status] += 1
+        self._paths[where] = self._paths.get(where, 0) + 1
+        for r in bits(bought):
+            self._items[r] = self._items.get(r, 0) + 1
+        self._evaluated += evaluated
+        self._spend += cost
+        self._seconds += seconds or 0.0
+
+    def _sum_call(self, source: str, n_rows: int, seconds: float | None, failure: str, made: bool) -> None:
+        entry = self._sources.setdefault(source, [0, 0, 0.0, 0, {}])
+        if made:
+            entry[0] += 1
+            entry[1] += n_rows
+        else:
+            entry[3] += 1
+        entry[2] += seconds or 0.0
+        if failure:
+            entry[4][failure] = entry[4].get(failure, 0) + 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """All counters: plain numbers in plain dictionaries."""
+        with self._lock:
+            self._sum_up()
+            names = self._compiled.item_names if self._compiled else []
+            prices = self._compiled.prices if self._compiled else []
+            bought = self._items
+            return {
+                "answers": sum(self._statuses.values()),
+                "statuses": dict(self._statuses),
+                "early_stops": sum(self._statuses.values()) - self._statuses["complete"],
+                "spend": self._spend,
+                "seconds": self._seconds,
+                "weak_learners_evaluated": self._evaluated,
+                "items": {names[r]: {"bought": bought[r], "spend": bought[r] * prices[r]} for r in sorted(bought)},
+                "paths": [
+                    {"node": node, "terminal": terminal, "answers": count}
+                    for (node, terminal), count in sorted(self._paths.items(), key=lambda entry: str(entry[0]))
+                ],
+                "sources": {
+                    name: {
+                        "calls": calls,
+                        "rows": rows,
+                        "seconds": seconds,
+                        "not_made": not_made,
+                        "failures": dict(failures),
+                    }
+                    for name, (calls, rows, seconds, not_made, failures) in self._sources.items()
+                },
+            }
+
+    def prometheus(self, prefix: str = "cstc") -> str:
+        """The counters in Prometheus' text format."""
+        counts = self.as_dict()
+        sources = counts["sources"]
+        families: list[tuple[str, str, list[tuple[dict[str, Any], float]]]] = [
+            ("answers_total", "Answers given, by status.", [({"status": s}, n) for s, n in counts["statuses"].items()]),
+            (
+                "paths_total",
+                "Answers given, by the node that predicted and the terminal reached.",
+                [
+                    ({"node": p["node"], "terminal": "" if p["terminal"] is None else p["terminal"]}, p["answers"])
+                    for p in counts["paths"]
+                ],
+            ),
+            (
+                "items_bought_total",
+                "Purchases of an item.",
+                [({"item": i}, v["bought"]) for i, v in counts["items"].items()],
+            ),
+            ("item_spend_total", "Spend on an item.", [({"item": i}, v["spend"]) for i, v in counts["items"].items()]),
+            ("spend_total", "Spend on items and weak learners.", [({}, counts["spend"])]),
+            ("weak_learners_total", "Weak learners evaluated.", [({}, counts["weak_learners_evaluated"])]),
+            ("answer_seconds_total", "Seconds from call to answer.", [({}, counts["seconds"])]),
+            ("source_calls_total", "Calls of a source.", [({"source": n}, s["calls"]) for n, s in sources.items()]),
+            (
+                "source_rows_total",
+                "Rows that a source was called for.",
+                [({"source": n}, s["rows"]) for n, s in sources.items()],
+            ),
+            (
+                "source_seconds_total",
+                "Seconds spent in a source.",
+                [({"source": n}, s["seconds"]) for n, s in sources.items()],
+            ),
+            (
+                "source_calls_not_made_total",
+                "Calls that waited for a thread in vain.",
+                [({"source": n}, s["not_made"]) for n, s in sources.items()],
+            ),
+            (
+                "source_failures_total",
+                "Failed calls of a source, by kind.",
+                [({"source": n, "kind": k}, c) for n, s in sources.items() for k, c in s["failures"].items()],
+            ),
+        ]
+        lines = []
+        for name, text, samples in families:
+            lines += [f"# HELP {prefix}_{name} {text}", f"# TYPE {prefix}_{name} counter"]
+            lines += [f"{prefix}_{name}{_labels(labels)} {_number(value)}" for labels, value in samples]
+        return "\n".join(lines) + "\n"
+
+
+def _labels(labels: dict[str, Any]) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escape(str(value))}"' for name, value in labels.items()) + "}"
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else repr(float(value))

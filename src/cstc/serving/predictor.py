@@ -1,0 +1,405 @@
+"""Predictions on demand: fetch what a row's path needs, when it needs it, and answer whatever happens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from time import perf_counter
+from typing import Any
+
+from .answer import Answer
+from .calls import Call, Caller
+from .compiled import compile_tree
+from .counters import Counters
+from .extractors import Extractor, Source, bind
+from .session import PREFETCHES, Session
+
+__all__ = ["OnDemandPredictor"]
+
+RESERVE = 0.001  # seconds before the deadline in which no wave is begun any more
+
+
+class OnDemandPredictor:
+    """Predict with features that are fetched, and paid for, only when the path of a row needs them.
+
+    An answer always comes: if the budget would be exceeded, the deadline is near or a source fails, it is the
+    prediction of the last node that can be computed from what is already there (before the root, the constant
+    prediction), and `Answer.status` says so.
+
+    The predictor may be used from many threads and from coroutines at the same time.
+
+    Parameters
+    ----------
+    model : fitted estimator or FittedTree
+    extractors : list of extractors
+        Together they provide every feature that the model may need; see `extractor`.
+    given : list of str, optional
+        Features without an extractor: every call brings them along as `known`.
+    prefetch : {"branch", "node"}, default="branch"
+        Fetch what is certainly needed next, which costs ``predict_cost(counting="branch")``; or all that the learners
+        of a node may look at: fewer waits, and the cost of ``counting="learner"``.
+    strict : bool, default=False
+        Raise `BudgetReached`, `DeadlineReached` or `SourceFailed` instead of answering early.
+    max_threads : int, default=32
+        Sources that are not async run in at most so many threads, for all callers together.
+    idle : float, default=5.0
+        Seconds after which a thread without work ends.
+
+    Attributes
+    ----------
+    counters : Counters
+        Spend, path mix, early stops, calls and failures so far.
+
+    Examples
+    --------
+    >>> from cstc import CSTCRegressor
+    >>> from cstc.serving import OnDemandPredictor, extractor
+    >>> from cstc.datasets import QUADRANT_COSTS, make_quadrants
+    >>> X, y = make_quadrants(1000, random_state=0)
+    >>> model = CSTCRegressor(costs=QUADRANT_COSTS, cost_weight=0.03, weak_learners="identity", random_state=0)
+    >>> model = model.fit(X, y)
+    >>> @extractor(provides=[f"x{j}" for j in range(X.shape[1])], instant=True)
+    ... def table(row):
+    ...     return X[row]
+    >>> with OnDemandPredictor(model, [table]) as predictor:
+    ...     answer = predictor.predict(7)
+    ...     poor = predictor.predict(7, budget=2)
+    >>> answer.status, answer.cost, poor.status, poor.cost
+    ('complete', 12.0, 'budget', 2.0)
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        extractors: Iterable[Extractor],
+        *,
+        given: Iterable[str] = (),
+        prefetch: str = "branch",
+        strict: bool = False,
+        max_threads: int = 32,
+        idle: float = 5.0,
+    ) -> None:
+        if prefetch not in PREFETCHES:
+            raise ValueError(f"prefetch is {prefetch!r}; it must be one of {PREFETCHES}")
+        if not isinstance(max_threads, int) or max_threads < 1:
+            raise ValueError(f"max_threads is {max_threads!r}; it must be a whole number, 1 or more")
+        self._compiled = compile_tree(model)
+        self.extractors = list(extractors)
+        self._sources, self._charges = bind(self.extractors, self._compiled, given)
+        self.prefetch = prefetch
+        self.strict = strict
+        self.counters = Counters(self._compiled)
+        self._caller = Caller(max_threads, idle, self.counters)
+
+    # -- one row -----------------------------------------------------------------------------------------------
+
+    def predict(
+        self,
+        row: Any,
+        *,
+        known: Mapping[str, Any] | None = None,
+        paid: Iterable[str] = (),
+        budget: float | None = None,
+        deadline: float | None = None,
+        prefetch: str | None = None,
+        strict: bool | None = None,
+    ) -> Answer:
+        """Answer for one row.
+
+        Parameters
+        ----------
+        row : object
+            What the extractors are called with.
+        known : mapping of str to value, optional
+            Features at hand; they cost nothing and are not fetched.
+        paid : iterable of str, optional
+            Items that are already paid for this row.
+        budget : float, optional
+            The cost is never above this.
+        deadline : float, optional
+            Seconds from now until the answer must be there.
+        prefetch, strict : optional
+            As in the constructor, for this call.
+
+        Returns
+        -------
+        Answer
+        """
+        began = perf_counter()
+        ends = _end(began, deadline)
+        session = self.session(known=known, paid=paid, budget=budget, prefetch=prefetch)
+        while session.wanted_features:
+            if ends is not None and perf_counter() >= ends:
+                session.stop("deadline", _too_late(session))
+                break
+            calls = self._calls_for(session, row, trust=ends is None)
+            if calls:
+                self._caller.run(calls, ends)
+            session.resume()
+        return self._finish(session, began, self.strict if strict is None else strict)
+
+    async def apredict(
+        self,
+        row: Any,
+        *,
+        known: Mapping[str, Any] | None = None,
+        paid: Iterable[str] = (),
+        budget: float | None = None,
+        deadline: float | None = None,
+        prefetch: str | None = None,
+        strict: bool | None = None,
+    ) -> Answer:
+        """`predict` for callers on an event loop: async sources run on it, the others in threads."""
+        began = perf_counter()
+        ends = _end(began, deadline)
+        session = self.session(known=known, paid=paid, budget=budget, prefetch=prefetch)
+        while session.wanted_features:
+            if ends is not None and perf_counter() >= ends:
+                session.stop("deadline", _too_late(session))
+                break
+            # an event loop must not wait for a source that is only usually quick
+            calls = self._calls_for(session, row, trust=False)
+            if calls:
+                await self._caller.arun(calls, ends)
+            session.resume()
+        return self._finish(session, began, self.strict if strict is None else strict)
+
+    def session(
+        self,
+        *,
+        known: Mapping[str, Any] | None = None,
+        paid: Iterable[str] = (),
+        budget: float | None = None,
+        prefetch: str | None = None,
+    ) -> Session:
+        """A row that the caller fetches for: see `Session`."""
+        return Session(
+            self._compiled,
+            known=known,
+            paid=paid,
+            budget=budget,
+            prefetch=self.prefetch if prefetch is None else prefetch,
+            _charges=self._charges,
+        )
+
+    def _finish(self, session: Session, began: float, strict: bool) -> Answer:
+        answer = session.answer()
+        answer.seconds = perf_counter() - began
+        self.counters.count_answer(answer)
+        if strict and answer.status != "complete":
+            answer.raise_if_incomplete()
+        return answer
+
+    # -- many rows ---------------------------------------------------------------------------------------------
+
+    def predict_many(
+        self,
+        rows: Iterable[Any],
+        *,
+        known: Sequence[Mapping[str, Any] | None] | None = None,
+        paid: Iterable[str] = (),
+        budget: float | Sequence[float | None] | None = None,
+        deadline: float | None = None,
+        prefetch: str | None = None,
+        strict: bool | None = None,
+    ) -> list[Answer]:
+        """Answers for many rows, worked out together level by level of the tree.
+
+        A source that takes batches is called with all rows that want it at the same time.
+
+        Parameters
+        ----------
+        rows : iterable
+        known : sequence of mappings, optional
+            One for each row.
+        paid : iterable of str, optional
+            Items that are already paid, for every row.
+        budget : float or sequence, optional
+            For each row.
+        deadline : float, optional
+            Seconds from now until all answers must be there.
+        prefetch, strict : optional
+            As in the constructor.  Strict: the first row that is not complete raises.
+
+        Returns
+        -------
+        list of Answer
+        """
+        began = perf_counter()
+        ends = _end(began, deadline)
+        rows = list(rows)
+        sessions = self._sessions(rows, known, paid, budget, prefetch)
+        for calls in self._rounds(sessions, rows, ends):
+            self._caller.run(calls, ends)
+        strict = self.strict if strict is None else strict
+        return [self._finish(session, began, strict) for session in sessions]
+
+    async def apredict_many(
+        self,
+        rows: Iterable[Any],
+        *,
+        known: Sequence[Mapping[str, Any] | None] | None = None,
+        paid: Iterable[str] = (),
+        budget: float | Sequence[float | None] | None = None,
+        deadline: float | None = None,
+        prefetch: str | None = None,
+        strict: bool | None = None,
+    ) -> list[Answer]:
+        """`predict_many` for callers on an event loop."""
+        began = perf_counter()
+        ends = _end(began, deadline)
+        rows = list(rows)
+        sessions = self._sessions(rows, known, paid, budget, prefetch)
+        for calls in self._rounds(sessions, rows, ends):
+            await self._caller.arun(calls, ends)
+        strict = self.strict if strict is None else strict
+        return [self._finish(session, began, strict) for session in sessions]
+
+    def _sessions(self, rows, known, paid, budget, prefetch) -> list[Session]:
+        paid = list(paid) if not isinstance(paid, str) else paid
+        known = _one_each("known", known, len(rows)) if known is not None else [None] * len(rows)
+        budgets = _one_each("budget", budget, len(rows)) if isinstance(budget, Sequence) else [budget] * len(rows)
+        return [
+            Session(
+                self._compiled,
+                known=row_known,
+                paid=paid,
+                budget=row_budget,
+                prefetch=self.prefetch if prefetch is None else prefetch,
+                _charges=self._charges,
+                _level=0,
+            )
+            for row_known, row_budget in zip(known, budgets, strict=True)
+        ]
+
+    def _rounds(self, sessions: list[Session], rows: list, ends: float | None):
+        """The calls of one wave after the other; rows wait for each other at the end of every level of the tree."""
+        level = 0
+        pairs = list(zip(sessions, rows, strict=True))
+        while pairs:
+            waiting = [pair for pair in pairs if pair[0].wanted_features]
+            if not waiting:
+                pairs = [pair for pair in pairs if not pair[0].finished]
+                level += 1
+                for session, _ in pairs:
+                    session.go_to(level)
+                continue
+            if ends is not None and perf_counter() >= ends:
+                for session, _ in pairs:
+                    session.stop("deadline", _too_late(session))
+                return
+            calls = self._calls_for_many(waiting)
+            if calls:
+                yield calls
+            for session, _ in waiting:
+                session.resume()
+
+    # -- which calls -------------------------------------------------------------------------------------------
+
+    def _calls_for(self, session: Session, row: Any, *, trust: bool) -> list[Call]:
+        """The calls that one row's wave needs now; those that take no time are made at once."""
+        calls = []
+        for source, asked in self._asked(session):
+            if source.simple or (source.quick and trust):
+                self._caller.call_simple(source, session, asked, row)
+            else:
+                calls.append(Call(source, [(session, asked, row)]))
+        return calls
+
+    def _calls_for_many(self, pairs: list[tuple[Session, Any]]) -> list[Call]:
+        calls: list[Call] = []
+        batches: dict[tuple[Source, tuple[int, ...]], list] = {}
+        for session, row in pairs:
+            for source, asked in self._asked(session):
+                member = (session, asked, row)
+                if source.batch:
+                    # rows may want different features: they share a call if the source is not told which
+                    batches.setdefault((source, asked if source.takes_features else ()), []).append(member)
+                else:
+                    calls.append(Call(source, [member]))
+        for (source, _), members in batches.items():
+            most = len(members) if source.batch is True else int(source.batch)
+            calls += [Call(source, members[at : at + most]) for at in range(0, len(members), most)]
+        return calls
+
+    def _asked(self, session: Session) -> list[tuple[Source, tuple[int, ...]]]:
+        """For each source to be called now, the features to ask it for."""
+        by_source: dict[Source, tuple[int, ...]] = {}
+        waiting = list(session.wanted_features)
+        for f in waiting:  # grows while it is gone through, where a feature needs others first
+            source = self._sources[f]
+            if source is None:
+                name = self._compiled.feature_names[f]
+                session.stop("unavailable", f"{name} has no extractor and was not among the known features")
+                return []
+            if source.needs:
+                lacking = self._lacking(session, f, source)
+                if lacking is None:
+                    continue
+                if lacking:
+                    waiting += lacking
+                    continue
+            if source in session.called and not source.takes_features:
+                name = self._compiled.feature_names[f]
+                session.receive_failure(
+                    (f,), f"{source.name}: was called before and gave no {name}", source.name, None, charged=False
+                )
+                continue
+            asked = by_source.get(source, ())
+            if f not in asked:
+                by_source[source] = (*asked, f)
+        session.called.update(by_source)
+        return list(by_source.items())
+
+    def _lacking(self, session: Session, feature: int, source: Source) -> list[int] | None:
+        """The inputs that must be fetched before a feature can be computed; None if one of them is lost."""
+        lacking = []
+        for other in source.needs:
+            if session.knows(other) or (session.failure_of(other) is None and session.accept_held(other)):
+                continue
+            reason = session.failure_of(other)
+            if reason is not None:
+                session.receive_failure((feature,), reason, source.name, None, charged=False)
+                return None
+            lacking.append(other)
+        return lacking
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of sources that are alive now."""
+        return self._caller.pool.n_threads
+
+    def close(self) -> None:
+        """End idle threads and the event loop of async sources; calls under way end by themselves."""
+        self._caller.close()
+
+    def __enter__(self) -> OnDemandPredictor:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.close()
+
+
+def _end(began: float, deadline: float | None) -> float | None:
+    if deadline is None:
+        return None
+    try:
+        seconds = float(deadline)
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if not seconds >= 0:
+        raise ValueError(f"deadline is {deadline!r}; it must be seconds from now, 0 or more, or None")
+    return began + max(0.0, seconds - RESERVE)
+
+
+def _too_late(session: Session) -> str:
+    wanted = session.wanted()
+    return f"the deadline came before {', '.join(wanted[:8])} could be fetched" if wanted else "the deadline came"
+
+
+def _one_each(what: str, values: Any, n_rows: int) -> list:
+    if isinstance(values, Mapping) or len(values) != n_rows:
+        raise ValueError(f"{what} must have one entry for each of the {n_rows} rows")
+    return list(values)

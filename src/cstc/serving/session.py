@@ -1,0 +1,493 @@
+"""One row on its way through the tree: what is wanted next, what it costs, and the answer at any time.
+
+A session is a state machine without input or output.  It walks as far as the known features allow and then says
+what is certainly needed next: the features of all splits at which the learners of the current node have stopped.
+That is a **wave**.  Told their values, it walks on.  A row that is served in this way pays exactly
+``predict_cost(counting="branch")``, and with ``prefetch="node"``, where a wave is all that the learners of a node
+may look at, ``counting="learner"``.
+
+The bill.  Asking for a feature buys all items that it requires and that are not paid yet.  A value that came along
+unasked is put aside; when the path needs it, its items are bought then and no source is called.  A wave is bought
+as a whole or not at all: if it does not fit into the budget, together with the evaluation of the learners that wait
+for it, nothing of it could complete the node.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from operator import add
+from typing import Any
+
+from .answer import Answer, Event
+from .compiled import Classifier, CompiledTree, Fault, Step, compile_tree, shorten
+
+__all__ = ["PREFETCHES", "Session"]
+
+PREFETCHES = ("branch", "node")
+
+
+class Session:
+    """Ask and tell: the caller fetches, the session says what and answers.
+
+    Parameters
+    ----------
+    model : fitted estimator or FittedTree
+    known : mapping of str to value, optional
+        Features at hand; they cost nothing.
+    paid : iterable of str, optional
+        Items that are already paid for; they are free.
+    budget : float or None, default=None
+        The cost is never above this.
+    prefetch : {"branch", "node"}, default="branch"
+        Ask for what is certainly needed next, or for all that the node may need: fewer waits, a higher price.
+
+    Examples
+    --------
+    >>> from cstc import CSTCRegressor
+    >>> from cstc.datasets import QUADRANT_COSTS, make_quadrants
+    >>> from cstc.serving import Session
+    >>> X, y = make_quadrants(500, random_state=0)
+    >>> model = CSTCRegressor(costs=QUADRANT_COSTS, cost_weight=0.03, weak_learners="identity", random_state=0)
+    >>> session = Session(model.fit(X, y), known={"x0": X[0, 0]})
+    >>> while wanted := session.wanted():
+    ...     session.tell({name: X[0, int(name[1:])] for name in wanted})
+    >>> answer = session.answer()
+    >>> answer.status, bool(abs(answer.value - model.predict(X[:1])[0]) < 1e-9)
+    ('complete', True)
+    """
+
+    __slots__ = (
+        "_bought",
+        "_budget",
+        "_charges",
+        "_compiled",
+        "_error",
+        "_evaluated",
+        "_events",
+        "_failed",
+        "_held",
+        "_known",
+        "_leaving",
+        "_level",
+        "_margins",
+        "_node",
+        "_paid",
+        "_path",
+        "_prefetch_node",
+        "_reason",
+        "_status",
+        "_step",
+        "_terminal",
+        "_walk",
+        "_wanted",
+        "_wave",
+        "called",
+    )
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        known: Mapping[str, Any] | None = None,
+        paid: Iterable[str] = (),
+        budget: float | None = None,
+        prefetch: str = "branch",
+        _charges: Sequence[int] | None = None,
+        _level: float = math.inf,
+    ) -> None:
+        compiled = model if model.__class__ is CompiledTree else compile_tree(model)
+        if prefetch not in PREFETCHES:
+            raise ValueError(f"prefetch is {prefetch!r}; it must be one of {PREFETCHES}")
+        self._compiled: CompiledTree = compiled
+        self._charges = compiled.feature_items if _charges is None else _charges
+        self._budget = budget if budget is None else _check_budget(budget)
+        self._prefetch_node = prefetch == "node"
+        self._paid = compiled.items_named(paid) if paid else 0
+        self._bought = 0
+        self._evaluated = 0
+        self._walk = compiled.plan.start()
+        self._known: dict[int, Any] = {}
+        self._held: dict[int, Any] = {}
+        self._failed: dict[int, str] = {}
+        self._wanted: tuple[int, ...] = ()
+        self._wave = 0
+        self._path: list[int] = []
+        self._events: list[Event] = []
+        self._status: str | None = None
+        self._reason = ""
+        self._error: BaseException | None = None
+        self._margins: list[float] | None = None
+        self._terminal: int | None = None
+        self.called: set[Any] = set()  # the sources that a predictor has called for this row
+        self._level = _level  # the deepest level of nodes that may be entered
+        if known:
+            self._know(known)
+        self._enter(compiled.nodes[0])
+        self._advance()
+
+    # -- ask and tell ----------------------------------------------------------------------------------------
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will be asked for."""
+        return self._status is not None
+
+    @property
+    def cost(self) -> float:
+        """What has been spent so far."""
+        return self._compiled.price_of(self._bought) + self._compiled.evaluation * self._evaluated_so_far()
+
+    def wanted(self) -> list[str]:
+        """The features of the next wave; empty when the session is finished."""
+        names = self._compiled.feature_names
+        return [names[f] for f in self._wanted]
+
+    def wanted_items(self) -> dict[str, float]:
+        """The items, with their prices, that the next wave buys."""
+        return self._compiled.item_prices(self._items_for(self._wanted))
+
+    def check(self, values: Mapping[str, Any]) -> None:
+        """Raise ValueError if a name is unknown or a value is none that `tell` can use."""
+        for name, raw in values.items():
+            try:
+                self._compiled.encode(self._compiled.feature(name), raw)
+            except Fault as fault:
+                raise ValueError(str(fault)) from None
+
+    def tell(self, values: Mapping[str, Any], *, source: str | None = None, seconds: float | None = None) -> None:
+        """Values of wanted features, all or some of them; further ones are put aside until the path needs them.
+
+        A value that cannot be used (text for a number, NaN where training saw no missing values) is a fault of its
+        source: it is charged, and the session ends with the best answer it has.
+        """
+        got = {self._compiled.feature(name): raw for name, raw in values.items()}
+        if self._status is not None:
+            return
+        asked = tuple(f for f in self._wanted if f in got)
+        bad = self.receive(asked, got, source, seconds)
+        if bad:
+            self.receive_bad(asked, got, bad, source, seconds)
+        self.resume()
+
+    def fail(self, features: Iterable[str], reason: str, *, charged: bool = True, source: str | None = None) -> None:
+        """The source of these wanted features failed; it is charged, unless it was never called."""
+        asked = tuple(self._compiled.feature(name) for name in features)
+        stray = [self._compiled.feature_names[f] for f in asked if f not in self._wanted]
+        if stray:
+            raise ValueError(f"{shorten(stray)} is not wanted now; wanted: {shorten(self.wanted())}")
+        self.receive_failure(asked, reason, source, None, charged=charged)
+        self.resume()
+
+    def answer(self) -> Answer:
+        """The answer; before the session is finished, the best one so far, with the status "stopped"."""
+        status, reason = self._status, self._reason
+        path, events = self._path, self._events
+        if status is None:
+            path, events = list(path), list(events)
+            status, reason = "stopped", f"asked for an answer while {shorten(self.wanted())} was wanted"
+        if self._margins is not None:
+            node, margins, evaluated = self._node.number, self._margins, self._evaluated
+        else:
+            node, margins, evaluated = self._fall_back()
+        compiled = self._compiled
+        value, probabilities = compiled.answer(margins)
+        return Answer(
+            value,
+            probabilities,
+            compiled.price_of(self._bought) + compiled.evaluation * evaluated,
+            status,
+            reason,
+            node,
+            self._terminal if self._margins is not None else None,
+            path,
+            margins,
+            evaluated,
+            None,
+            self._error,
+            compiled,
+            self._bought,
+            events,
+        )
+
+    def stop(self, status: str, reason: str, error: BaseException | None = None) -> None:
+        """End the session early."""
+        if self._status is None:
+            self._status, self._reason, self._error = status, reason, error
+            self._wanted = ()
+
+    # -- what the predictor uses; features are column numbers here ---------------------------------------------
+
+    @property
+    def feature_names(self) -> list[str]:
+        return self._compiled.feature_names
+
+    @property
+    def wanted_features(self) -> tuple[int, ...]:
+        return self._wanted
+
+    def knows(self, feature: int) -> bool:
+        return feature in self._known
+
+    def value_of(self, feature: int) -> Any:
+        """The value of a known feature, as it was told."""
+        return self._known[feature]
+
+    def receive(
+        self, asked: tuple[int, ...], got: Mapping[int, Any], source: str | None, seconds: float | None
+    ) -> dict[int, str] | None:
+        """Buy what was asked for, take in its values, and put aside what came along.
+
+        If a value cannot be used, nothing is changed and the reasons are returned.
+        """
+        compiled, known, fill = self._compiled, self._known, self._walk.fill
+        try:
+            encoded = [compiled.encode(f, got[f]) for f in asked]
+        except Fault:
+            return self._reasons(asked, got)
+        for f, value in zip(asked, encoded, strict=True):
+            known[f] = got[f]
+            fill(f, value)
+        if len(got) > len(asked):
+            for f, raw in got.items():
+                if f not in known:
+                    self._held[f] = raw
+        if asked:
+            self._buy(asked, source, seconds, "ok")
+        return None
+
+    def receive_bad(
+        self,
+        asked: tuple[int, ...],
+        got: Mapping[int, Any],
+        bad: Mapping[int, str],
+        source: str | None,
+        seconds: float | None,
+    ) -> None:
+        """Values of which some cannot be used, for the reasons in `bad`; all are charged."""
+        outcome = "failed: " + "; ".join(bad.values())
+        self._failed.update(bad)
+        self.receive((), {f: raw for f, raw in got.items() if f not in bad}, source, seconds)
+        self._buy(asked, source, seconds, outcome)
+        for f in asked:
+            if f not in bad:
+                self.accept_held(f)
+
+    def _reasons(self, asked: Iterable[int], got: Mapping[int, Any]) -> dict[int, str]:
+        bad = {}
+        for f in asked:
+            try:
+                self._compiled.encode(f, got[f])
+            except Fault as fault:
+                bad[f] = str(fault)
+        return bad
+
+    def receive_failure(
+        self,
+        asked: tuple[int, ...],
+        reason: str,
+        source: str | None,
+        seconds: float | None,
+        *,
+        charged: bool = True,
+        error: BaseException | None = None,
+    ) -> None:
+        """A source failed; a call that was made is charged."""
+        self._failed.update(dict.fromkeys(asked, reason))
+        self._error = self._error or error
+        if charged:
+            self._buy(asked, source, seconds, f"failed: {reason}")
+
+    def accept_held(self, feature: int) -> bool:
+        """Buy a value that came along earlier; false if there is none that can be used."""
+        if feature not in self._held:
+            return False
+        raw = self._held.pop(feature)
+        try:
+            value = self._compiled.encode(feature, raw)
+        except Fault as fault:
+            self._failed[feature] = str(fault)
+            self._buy((feature,), None, None, f"failed: {fault}")
+            return False
+        self._known[feature] = raw
+        self._walk.fill(feature, value)
+        self._buy((feature,), None, None, "came along")
+        return True
+
+    def note_failure(self, asked: tuple[int, ...], reason: str, source: str, seconds: float | None) -> None:
+        """A call failed and will be repeated: it is charged, and nothing is lost yet."""
+        self._buy(asked, source, seconds, f"failed, tried again: {reason}")
+
+    def failure_of(self, feature: int) -> str | None:
+        """Why a feature could not be had; None if it was not tried or is known."""
+        return self._failed.get(feature)
+
+    def resume(self) -> None:
+        """Walk on after values were received."""
+        if self._status is None:
+            known, failed = self._known, self._failed
+            for f in self._wanted:
+                if f not in known:
+                    if f in failed:
+                        continue
+                    self._wanted = tuple(g for g in self._wanted if g not in known and g not in failed)
+                    return
+            self._wanted = ()
+            self._advance()
+
+    def go_to(self, level: float) -> None:
+        """Allow nodes down to this level to be entered."""
+        self._level = level
+        if self._status is None and not self._wanted:
+            self._advance()
+
+    # -- the state machine -------------------------------------------------------------------------------------
+
+    def _know(self, known: Mapping[str, Any]) -> None:
+        for name, raw in known.items():
+            f = self._compiled.feature(name)
+            try:
+                value = self._compiled.encode(f, raw)
+            except Fault as fault:
+                raise ValueError(f"known: {fault}") from None
+            self._known[f] = raw
+            self._walk.fill(f, value)
+
+    def _enter(self, node: Classifier) -> None:
+        self._node = node
+        self._path.append(node.number)
+        if node.route is None:
+            self._begin(node.leave, leaving=True)
+        else:
+            self._begin(node.route, leaving=False)
+
+    def _begin(self, step: Step, *, leaving: bool) -> None:
+        self._step = step
+        self._leaving = leaving
+        self._walk.begin(step.learners)
+        self._evaluated += step.size
+        if self._budget is not None and self._cost_with(0) > self._budget:
+            self.stop("budget", self._over_budget(0))
+
+    def _advance(self) -> None:
+        """Walk until features are wanted, the level is left, or the answer is there."""
+        while self._status is None:
+            if self._node.depth > self._level:
+                return
+            features = self._missing_at_node() if self._prefetch_node else ()
+            if not features and self._walk.pending:
+                features = self._missing_on_branches()
+            if features and not self._prepare(features):
+                return
+            if not features:
+                self._decide()
+
+    def _missing_on_branches(self) -> tuple[int, ...]:
+        """Send the row through the learners of this step as far as it gets; the features that are missing."""
+        step = self._step
+        if step.first and self._walk.pending == step.size and self._known.keys().isdisjoint(step.first):
+            return step.first  # nothing of it is known: no learner gets past its root
+        return tuple(self._walk.advance())
+
+    def _missing_at_node(self) -> tuple[int, ...]:
+        known, failed = self._known, self._failed
+        return tuple(f for f in self._step.features if f not in known and f not in failed)
+
+    def _prepare(self, features: tuple[int, ...]) -> bool:
+        """Make a wave of what is missing; true if the walk can go on without one."""
+        if self._failed:
+            lost = [self._failed[f] for f in features if f in self._failed]
+            if lost:
+                self.stop("failed", "; ".join(dict.fromkeys(lost)), self._error)
+                return False
+        if self._budget is not None:
+            items = self._items_for(features)
+            if self._cost_with(items) > self._budget:
+                self.stop("budget", self._over_budget(items))
+                return False
+        self._wave += 1
+        if self._held:
+            came = [f for f in features if f in self._held]
+            if came:
+                for f in came:
+                    self.accept_held(f)
+                return True
+        self._wanted = features
+        return False
+
+    def _decide(self) -> None:
+        """All learners of the step are evaluated: predict, or choose the way."""
+        node = self._node
+        if self._leaving:
+            self._margins = list(map(add, self._walk.sums(node.weights), node.intercepts))
+            if self._terminal is None:
+                self._terminal = -1 - node.upper
+            self._status = "complete"
+            return
+        margin = self._walk.sums(node.route_weights)[0]
+        child = node.upper if margin > node.threshold else node.lower
+        self._events.append(("gate", node.number, margin, node.threshold, child))
+        if child >= 0:
+            self._enter(self._compiled.nodes[child])
+        else:
+            self._terminal = -1 - child
+            self._begin(node.leave, leaving=True)
+
+    # -- the bill ----------------------------------------------------------------------------------------------
+
+    def _items_for(self, features: Iterable[int]) -> int:
+        """Items that these features require and that are not paid yet."""
+        items = 0
+        charges = self._charges
+        for f in features:
+            items |= charges[f]
+        return items & ~self._paid
+
+    def _buy(self, features: tuple[int, ...], source: str | None, seconds: float | None, outcome: str) -> None:
+        items = self._items_for(features)
+        self._paid |= items
+        self._bought |= items
+        self._events.append(("bought", self._node.number, self._wave, features, items, source, seconds, outcome))
+
+    def _cost_with(self, items: int) -> float:
+        """The cost once these items are bought and the learners that wait for them are evaluated."""
+        compiled = self._compiled
+        return compiled.price_of(self._bought | items) + compiled.evaluation * self._evaluated
+
+    def _evaluated_so_far(self) -> int:
+        return self._evaluated - (0 if self._margins is not None else self._walk.pending)
+
+    def _over_budget(self, items: int) -> str:
+        names = [self._compiled.item_names[r] for r in range(len(self._compiled.prices)) if items >> r & 1]
+        wanted = shorten(names) if names else "the next weak learners"
+        return f"with {wanted} the cost would be {self._cost_with(items):g}, above the budget of {self._budget:g}"
+
+    # -- early answers -----------------------------------------------------------------------------------------
+
+    def _fall_back(self) -> tuple[int, list[float], int]:
+        """The last node whose prediction needs nothing that is not bought, its margins, and the learners evaluated."""
+        compiled = self._compiled
+        for f in [f for f in self._held if not self._items_for((f,))]:
+            self.accept_held(f)
+        evaluated = self._evaluated_so_far()
+        for number in reversed(self._path):
+            node = compiled.nodes[number]
+            found = self._walk.try_sums(node.predict, node.weights)
+            if found is None:
+                continue
+            new, sums = found
+            cost = compiled.price_of(self._bought) + compiled.evaluation * (evaluated + new)
+            if new and self._budget is not None and cost > self._budget:
+                continue
+            return number, list(map(add, sums, node.intercepts)), evaluated + new
+        return -1, list(compiled.constant), evaluated
+
+
+def _check_budget(budget: Any) -> float:
+    try:
+        value = float(budget)
+    except (TypeError, ValueError):
+        raise ValueError(f"budget is {budget!r}; it must be a number, 0 or more, or None") from None
+    if not value >= 0:
+        raise ValueError(f"budget is {value}; it must be 0 or more, or None")
+    return value

@@ -1,0 +1,543 @@
+"""How one row goes through the weak learners while its features are still coming in.
+
+Two ways that give the same, each with a plan that is made once for a model and a walk for each row.
+
+Pointers
+    Every split is a tuple ``(slot, bound, yes, no)``: the row goes to ``yes`` if ``values[slot] <= bound``.  That one
+    comparison serves all kinds of splits, because a feature may have several slots, filled when its value arrives:
+    the number itself, where a missing value (NaN, for which every comparison is false) goes right; its negative,
+    where it goes left, since ``x > t`` is ``-x <= b`` with the next number below ``-t`` as ``b``; both once more with
+    NaN in the place of zero, where LightGBM counted zero as missing; and ``frozenset({code})`` for categories, whose
+    ``<=`` is "is a subset of" the codes that go left.  Slot 0 is never filled.  A leaf is ``(0, output, None,
+    learner)``, so a walk stops in the same way at a leaf and at a split whose feature is not known.
+
+Bits
+    For many small trees (after Lucchese et al., QuickScorer, SIGIR 2015): one bit for each leaf of each learner says
+    whether the row can still end there.  A feature's value excludes leaves in all learners at once, with one table
+    look-up and one "and".  The split that a learner waits at is the lowest common ancestor of its first and its last
+    leaf that are left, and when they are the same, that leaf is its output.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from operator import itemgetter, mul
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..pool import TreePool
+
+__all__ = ["BitPlan", "Plan", "PointerPlan", "Walk", "plan_for"]
+
+ZERO = 1e-35  # LightGBM's: what is not larger than this counts as zero
+
+
+class Walk(Protocol):
+    """One row on its way through the learners."""
+
+    pending: int  #: learners of the current step that are not evaluated yet
+
+    def fill(self, feature: int, value: float) -> None:
+        """A feature's value is known now."""
+
+    def begin(self, step: Any) -> None:
+        """Take up the learners of a step."""
+
+    def advance(self) -> Sequence[int]:
+        """Evaluate the learners of the step as far as the known features allow; the features that are missing."""
+
+    def sums(self, weights: Any) -> list[float]:
+        """Weighted sums over learners that are evaluated."""
+
+    def try_sums(self, step: Any, weights: Any) -> tuple[int, list[float]] | None:
+        """Evaluate learners without asking for anything: how many were new and the sums; None if one must wait."""
+
+
+class Plan(Protocol):
+    """A pool of learners, prepared for walks."""
+
+    def start(self) -> Walk:
+        """A walk of a row of which nothing is known."""
+
+    def step(self, learners: list[int]) -> Any:
+        """Learners that are evaluated together, in the form that `Walk.begin` takes."""
+
+    def weights(self, weights: np.ndarray) -> Any:
+        """Weights (n_learners, n_outputs), in the form that `Walk.sums` takes."""
+
+
+def plan_for(pool: TreePool, n_features: int) -> Plan:
+    """The quicker way for these learners."""
+    trees = trees_of(pool)
+    if BitPlan.suits(trees):
+        return BitPlan(trees, n_features)
+    return PointerPlan(trees, n_features)
+
+
+# ------------------------------------------------------------------------------------------- trees
+
+
+@dataclass(frozen=True)
+class Split:
+    """A split, with the range ``first <= leaf < last`` of leaves below it; `middle` is the first on the right."""
+
+    feature: int
+    threshold: float
+    missing_left: bool
+    zero_is_missing: bool
+    codes: frozenset[int] | None  # the categories that go left
+    first: int
+    middle: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A constant, or a multiple of one column."""
+
+    value: float
+    linear_feature: int
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One learner: its splits, each behind those below it, and its leaves from left to right."""
+
+    splits: list[Split]
+    leaves: list[Leaf]
+
+
+_COLUMNS = (
+    *("feature", "threshold", "left", "right", "missing_left", "zero_is_missing"),
+    *("category_start", "category_count", "value", "linear_feature"),
+)
+
+
+def trees_of(pool: TreePool) -> list[Tree]:
+    """The learners of a pool, one by one."""
+    columns = {name: getattr(pool, name).tolist() for name in _COLUMNS}
+    return [_tree(root, columns, pool.category_left) for root in pool.roots.tolist()]
+
+
+def _tree(root: int, columns: dict[str, list], category_left: np.ndarray) -> Tree:
+    """No recursion, because LightGBM's trees may be very deep: a split is visited before, between and after."""
+    splits: list[Split] = []
+    leaves: list[Leaf] = []
+    firsts: dict[int, int] = {}
+    middles: dict[int, int] = {}
+    waiting = [(root, "before")]
+    while waiting:
+        at, when = waiting.pop()
+        if columns["feature"][at] < 0:
+            leaves.append(Leaf(columns["value"][at], columns["linear_feature"][at]))
+        elif when == "before":
+            firsts[at] = len(leaves)
+            waiting += [(at, "between"), (columns["left"][at], "before")]
+        elif when == "between":
+            middles[at] = len(leaves)
+            waiting += [(at, "after"), (columns["right"][at], "before")]
+        else:
+            start, codes = columns["category_start"][at], None
+            if start >= 0:
+                codes = frozenset(np.flatnonzero(category_left[start : start + columns["category_count"][at]]).tolist())
+            feature, threshold = columns["feature"][at], columns["threshold"][at]
+            missing_left, zero_is_missing = columns["missing_left"][at], columns["zero_is_missing"][at]
+            leaves_below = (firsts[at], middles[at], len(leaves))
+            splits.append(Split(feature, threshold, missing_left, zero_is_missing, codes, *leaves_below))
+    return Tree(splits, leaves)
+
+
+# ---------------------------------------------------------------------------------------- pointers
+
+PLAIN, NEGATED, ZERO_MISSING, ZERO_MISSING_NEGATED, CATEGORY = range(5)
+UNKNOWN_CATEGORY = frozenset((-1,))
+
+#: ``(slot, bound, yes, no)``, or a leaf ``(0, output, None, learner)`` or ``(0, 0.0, (factor, slot), learner)``.
+Place = tuple[int, Any, Any, Any]
+#: Learners and their roots.
+PointerStep = tuple[list[int], list[Place]]
+
+
+class PointerPlan:
+    """Learners as nested tuples."""
+
+    def __init__(self, trees: list[Tree], n_features: int) -> None:
+        self.slot_features = [-1]
+        self.fillers: list[list[tuple[int, int]]] = [[] for _ in range(n_features)]
+        self._slots: dict[tuple[int, int], int] = {}
+        self.roots = [self._root(learner, tree) for learner, tree in enumerate(trees)]
+        self.n_slots = len(self.slot_features)
+
+    def _slot(self, feature: int, kind: int) -> int:
+        slot = self._slots.get((feature, kind))
+        if slot is None:
+            slot = self._slots[feature, kind] = len(self.slot_features)
+            self.fillers[feature].append((slot, kind))
+            self.slot_features.append(feature)
+        return slot
+
+    def _root(self, learner: int, tree: Tree) -> Place:
+        built: dict[tuple[int, int], Place] = {}  # by range of leaves
+        for i, leaf in enumerate(tree.leaves):
+            built[i, i + 1] = self._leaf(learner, leaf)
+        for split in tree.splits:
+            left, right = built[split.first, split.middle], built[split.middle, split.last]
+            built[split.first, split.last] = self._split(split, left, right)
+        return built[0, len(tree.leaves)]
+
+    def _leaf(self, learner: int, leaf: Leaf) -> Place:
+        if leaf.linear_feature < 0:
+            return 0, leaf.value, None, learner
+        slot = self._slot(leaf.linear_feature, PLAIN)
+        end = (0, 0.0, (leaf.value, slot), learner)
+        return slot, math.inf, end, end  # a split that only waits for the feature
+
+    def _split(self, split: Split, left: Place, right: Place) -> Place:
+        if split.codes is not None:
+            return self._slot(split.feature, CATEGORY), split.codes, left, right
+        kind = ZERO_MISSING if split.zero_is_missing else PLAIN
+        if split.missing_left:
+            return self._slot(split.feature, kind + 1), math.nextafter(-split.threshold, -math.inf), right, left
+        return self._slot(split.feature, kind), split.threshold, left, right
+
+    def start(self) -> PointerWalk:
+        return PointerWalk(self)
+
+    def step(self, learners: list[int]) -> PointerStep:
+        return learners, [self.roots[t] for t in learners]
+
+    def weights(self, weights: np.ndarray) -> list[Callable[[list], float]]:
+        return [_weighted_sum(column) for column in weights.T]
+
+
+class PointerWalk:
+    """A row among nested tuples."""
+
+    __slots__ = ("_outputs", "_plan", "_stuck", "_values", "pending")
+
+    def __init__(self, plan: PointerPlan) -> None:
+        self._plan = plan
+        self._values: list[Any] = [None] * plan.n_slots
+        self._outputs: list[Any] = [None] * len(plan.roots)
+        self._stuck: list[Place] = []
+        self.pending = 0
+
+    def fill(self, feature: int, value: float) -> None:
+        values = self._values
+        for slot, kind in self._plan.fillers[feature]:
+            if kind == PLAIN:
+                values[slot] = value
+            elif kind == NEGATED:
+                values[slot] = -value
+            elif kind == CATEGORY:
+                values[slot] = frozenset((int(value),)) if 0 <= value < math.inf else UNKNOWN_CATEGORY
+            else:
+                value_or_nan = math.nan if abs(value) <= ZERO else value
+                values[slot] = value_or_nan if kind == ZERO_MISSING else -value_or_nan
+
+    def begin(self, step: PointerStep) -> None:
+        self._stuck = step[1]
+        self.pending = len(step[1])
+
+    def advance(self) -> Sequence[int]:
+        values, outputs = self._values, self._outputs
+        stuck: list[Place] = []
+        for place in self._stuck:
+            slot, bound, yes, no = place
+            x = values[slot]
+            while x is not None:
+                place = yes if x <= bound else no
+                slot, bound, yes, no = place
+                x = values[slot]
+            if slot:
+                stuck.append(place)
+            else:
+                outputs[no] = bound if yes is None else yes[0] * values[yes[1]]
+        self._stuck = stuck
+        self.pending = len(stuck)
+        if not stuck:
+            return ()
+        slot_features = self._plan.slot_features
+        return sorted({slot_features[slot] for slot in set(map(_SLOT, stuck))})
+
+    def sums(self, weights: list[Callable[[list], float]]) -> list[float]:
+        return [total(self._outputs) for total in weights]
+
+    def try_sums(self, step: PointerStep, weights: list[Callable[[list], float]]) -> tuple[int, list[float]] | None:
+        values, outputs = self._values, list(self._outputs)
+        new = 0
+        for learner, place in zip(*step, strict=True):
+            if outputs[learner] is not None:
+                continue
+            slot, bound, yes, no = place
+            x = values[slot]
+            while x is not None:
+                slot, bound, yes, no = yes if x <= bound else no
+                x = values[slot]
+            if slot:
+                return None
+            outputs[learner] = bound if yes is None else yes[0] * values[yes[1]]
+            new += 1
+        return new, [total(outputs) for total in weights]
+
+
+_SLOT = itemgetter(0)
+
+
+def _weighted_sum(weights: np.ndarray) -> Callable[[list], float]:
+    """A function of the learners' outputs: their sum with the weights that are not zero."""
+    used = np.flatnonzero(weights).tolist()
+    factors = weights[used].tolist()
+    if not used:
+        return lambda outputs: 0.0
+    if len(used) == 1:
+        at, factor = used[0], factors[0]
+        return lambda outputs: factor * outputs[at]
+    pick = itemgetter(*used)
+    return lambda outputs: sum(map(mul, pick(outputs), factors))
+
+
+# -------------------------------------------------------------------------------------------- bits
+
+MOST_LEAVES = 32
+FEWEST_LEARNERS = 96  # below, pointers are as quick
+MOST_BYTES = 1 << 26
+
+
+class BitPlan:
+    """Learners as masks over all their leaves."""
+
+    def __init__(self, trees: list[Tree], n_features: int) -> None:
+        widest = max(self.n_bits(tree) for tree in trees)
+        self.width = next(width for width in (8, 16, 32) if widest <= width)
+        self.dtype = np.dtype(f"<u{self.width // 8}")
+        self.n_bytes = len(trees) * self.width // 8
+        self.n_learners, self.n_features = len(trees), n_features
+        self.everything = 0
+        self.value = np.zeros(len(trees) * self.width)
+        self.linear = np.full(len(trees) * self.width, -1)
+        self._waits_for = np.full((len(trees), self.width, self.width), -1, dtype=np.int32)
+        exclusions: list[_Exclusions] = [_Exclusions() for _ in range(n_features)]
+        for learner, tree in enumerate(trees):
+            self._place(learner, tree, exclusions)
+        self.waits_for: np.ndarray = self._waits_for.ravel()
+        self.any_linear = bool((self.linear >= 0).any())
+        self.excluders = [exclusion.finish(self.everything) for exclusion in exclusions]
+        self.ends = _ends_of(self.width)
+
+    @staticmethod
+    def n_bits(tree: Tree) -> int:
+        return sum(2 if leaf.linear_feature >= 0 else 1 for leaf in tree.leaves)
+
+    @classmethod
+    def suits(cls, trees: list[Tree]) -> bool:
+        """Whether there are enough learners to be worth it, small enough to fit."""
+        if len(trees) < FEWEST_LEARNERS or max(map(cls.n_bits, trees)) > MOST_LEAVES:
+            return False
+        n_splits = sum(len(tree.splits) for tree in trees)
+        return n_splits * len(trees) * max(map(cls.n_bits, trees)) / 8 <= MOST_BYTES
+
+    def _place(self, learner: int, tree: Tree, exclusions: list[_Exclusions]) -> None:
+        offset = learner * self.width
+        # a leaf that multiplies a column has two bits, as if a split on this column were above it
+        place, bit = [], 0
+        for leaf in tree.leaves:
+            place.append(bit)
+            twins = 2 if leaf.linear_feature >= 0 else 1
+            self.value[offset + bit] = leaf.value
+            self.linear[offset + bit] = leaf.linear_feature
+            if twins == 2:
+                self._waits_for[learner, bit, bit + 1] = leaf.linear_feature
+                exclusions[leaf.linear_feature].always.append(_range(offset + bit + 1, offset + bit + 2))
+            bit += twins
+        place.append(bit)
+        self.everything |= _range(offset, offset + bit)
+        for split in tree.splits:
+            first, middle, last = place[split.first], place[split.middle], place[split.last]
+            self._waits_for[learner, first:middle, middle:last] = split.feature
+            left, right = _range(offset + first, offset + middle), _range(offset + middle, offset + last)
+            exclusions[split.feature].add(split, left, right)
+
+    def start(self) -> BitWalk:
+        return BitWalk(self)
+
+    def step(self, learners: list[int]) -> np.ndarray:
+        return np.array(learners, dtype=np.intp)
+
+    def weights(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        used = np.flatnonzero(weights.any(axis=1))
+        return used, np.ascontiguousarray(weights[used].T)
+
+
+def _range(first: int, last: int) -> int:
+    return (1 << last) - (1 << first)
+
+
+@cache
+def _ends_of(width: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """For every word, its lowest and its highest bit; too many of them for 32 bits."""
+    if width > 16:
+        return None
+    words = np.arange(1 << width)
+    lowest = np.zeros(len(words), dtype=np.uint8)
+    highest = np.zeros(len(words), dtype=np.uint8)
+    for bit in range(width):
+        highest[words >> bit > 0] = bit
+        lowest[words % (1 << bit) == 0] = bit
+    return lowest, highest
+
+
+class _Exclusions:
+    """The leaves that the splits on one feature exclude, while a plan is made."""
+
+    def __init__(self) -> None:
+        self.numbers: list[tuple[Split, int, int]] = []
+        self.zero_missing: list[tuple[Split, int, int]] = []
+        self.categories: list[tuple[Split, int, int]] = []
+        self.always: list[int] = []
+
+    def add(self, split: Split, left: int, right: int) -> None:
+        kind = (
+            self.categories if split.codes is not None else self.zero_missing if split.zero_is_missing else self.numbers
+        )
+        kind.append((split, left, right))
+
+    def finish(self, everything: int) -> Callable[[float], int]:
+        """A function from the feature's value to the mask of leaves that are left."""
+        parts: list[Callable[[float], int]] = []
+        if self.numbers:
+            parts.append(_numeric(self.numbers, everything))
+        if self.zero_missing:
+            regular, missing = _numeric(self.zero_missing, everything), _missing(self.zero_missing, everything)
+            parts.append(lambda x: missing if abs(x) <= ZERO else regular(x))
+        if self.categories:
+            parts.append(_categorical(self.categories, everything))
+        if self.always:
+            kept = _without(everything, self.always)
+            parts.append(lambda x: kept)
+        if len(parts) == 1:
+            return parts[0]
+
+        def all_parts(x: float) -> int:
+            mask = everything
+            for part in parts:
+                mask &= part(x)
+            return mask
+
+        return all_parts
+
+
+def _without(everything: int, leaves: Sequence[int] | Iterator[int]) -> int:
+    for some in leaves:
+        everything &= ~some
+    return everything
+
+
+def _missing(splits: list[tuple[Split, int, int]], everything: int) -> int:
+    return _without(everything, [right if split.missing_left else left for split, left, right in splits])
+
+
+def _numeric(splits: list[tuple[Split, int, int]], everything: int) -> Callable[[float], int]:
+    """With k thresholds below a value, the first k splits go right and the others left: one mask for each k."""
+    splits = sorted(splits, key=lambda entry: entry[0].threshold)
+    bounds = [split.threshold for split, _, _ in splits]
+    masks = [everything] * (len(splits) + 1)
+    for k, (_, left, _) in enumerate(splits):
+        masks[k + 1] = masks[k] & ~left
+    kept = everything
+    for k in range(len(splits) - 1, -1, -1):
+        kept &= ~splits[k][2]
+        masks[k] &= kept
+    missing = _missing(splits, everything)
+    return lambda x: masks[bisect_left(bounds, x)] if x == x else missing
+
+
+def _categorical(splits: list[tuple[Split, int, int]], everything: int) -> Callable[[float], int]:
+    unknown = _without(everything, [left for _, left, _ in splits])
+    codes = set().union(*(split.codes or () for split, _, _ in splits), set())
+    masks = {
+        code: _without(everything, [right if code in (split.codes or ()) else left for split, left, right in splits])
+        for code in codes
+    }
+    return lambda x: masks.get(int(x), unknown) if 0 <= x < math.inf else unknown
+
+
+class BitWalk:
+    """A row as the set of leaves where it can still end."""
+
+    __slots__ = ("_alive", "_done", "_outputs", "_plan", "_step", "_x", "pending")
+
+    def __init__(self, plan: BitPlan) -> None:
+        self._plan = plan
+        self._alive = plan.everything
+        self._outputs = np.zeros(plan.n_learners)
+        self._done = np.zeros(plan.n_learners, dtype=bool)
+        self._x: dict[int, float] = {}
+        self._step: np.ndarray
+        self.pending = 0
+
+    def fill(self, feature: int, value: float) -> None:
+        self._alive &= self._plan.excluders[feature](value)
+        if self._plan.any_linear:
+            self._x[feature] = value
+
+    def begin(self, step: np.ndarray) -> None:
+        self._step = step
+        self.pending = len(step)
+
+    def advance(self) -> Sequence[int]:
+        step, plan = self._step, self._plan
+        lowest, highest = self._ends(step)
+        waiting = np.flatnonzero(lowest != highest)
+        self.pending = len(waiting)
+        if not len(waiting):
+            self._outputs[step] = self._outputs_at(step, lowest)
+            self._done[step] = True
+            return ()
+        learners = step[waiting]
+        places = (learners * plan.width + lowest[waiting]) * plan.width + highest[waiting]
+        seen = np.zeros(plan.n_features, dtype=bool)
+        seen[plan.waits_for[places]] = True
+        if len(waiting) < len(step):
+            ready = lowest == highest
+            self._outputs[step[ready]] = self._outputs_at(step[ready], lowest[ready])
+            self._done[step[ready]] = True
+        self._step = learners
+        return np.flatnonzero(seen).tolist()
+
+    def _ends(self, learners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """First and last leaf of each learner that are left."""
+        plan = self._plan
+        words = np.frombuffer(self._alive.to_bytes(plan.n_bytes, "little"), dtype=plan.dtype)[learners]
+        if plan.ends is not None:
+            return plan.ends[0][words], plan.ends[1][words]
+        return np.frexp((words & -words).astype(float))[1] - 1, np.frexp(words.astype(float))[1] - 1
+
+    def _outputs_at(self, learners: np.ndarray, leaves: np.ndarray) -> np.ndarray:
+        plan = self._plan
+        places = learners * plan.width + leaves
+        values = plan.value[places]
+        if plan.any_linear:
+            columns = plan.linear[places]
+            for at in np.flatnonzero(columns >= 0).tolist():
+                values[at] *= self._x[int(columns[at])]
+        return values
+
+    def sums(self, weights: tuple[np.ndarray, np.ndarray]) -> list[float]:
+        used, factors = weights
+        return (factors @ self._outputs[used]).tolist()
+
+    def try_sums(self, step: np.ndarray, weights: tuple[np.ndarray, np.ndarray]) -> tuple[int, list[float]] | None:
+        lowest, highest = self._ends(step)
+        if (lowest != highest).any():
+            return None
+        new = len(step) - int(np.count_nonzero(self._done[step]))
+        outputs = self._outputs.copy()
+        outputs[step] = self._outputs_at(step, lowest)
+        used, factors = weights
+        return new, (factors @ outputs[used]).tolist()

@@ -1,0 +1,229 @@
+"""Random shapes, problems, pools and models that the tests share."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from cstc.costs import ResolvedCosts
+from cstc.hard_tree import HardTree, Rows
+from cstc.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
+from cstc.model import FittedTree, Schema
+from cstc.objective import DenseDesign, NodeParameters, Penalty, TreeObjective
+from cstc.pool import TreePool
+from cstc.tree import TreeShape
+from cstc.weak_learners import WeakLearners
+
+PROPERTY = settings(max_examples=30, deadline=None, derandomize=True)
+seeds = st.integers(0, 2**32 - 1)
+
+LOSSES = {"squared": SquaredLoss(), "logistic": LogisticLoss(), "softmax": SoftmaxLoss(3)}
+
+SHAPES = {
+    "leaf": TreeShape.full(1),
+    "full of depth 2": TreeShape.full(2),
+    "full of depth 4": TreeShape.full(4),
+    "cut by breadth": TreeShape.full(4, max_nodes=10),
+    "pruned": TreeShape.full(4).prune(4).prune(2),
+    "one-sided": TreeShape.full(3).prune(1),
+    "chain": TreeShape.chain(4),
+}
+
+each_loss = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())
+each_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+
+N_FEATURES = 6
+CATEGORICAL = N_FEATURES - 1  # the last column holds codes of categories
+N_CATEGORIES = 5
+
+
+def random_shape(rng, depth=4):
+    """A full tree or a chain of at most `depth` levels, from which some subtrees may have been pruned."""
+    if rng.random() < 0.2:
+        return TreeShape.chain(int(rng.integers(1, depth + 1)))
+    shape = TreeShape.full(int(rng.integers(2, depth + 1)))
+    for _ in range(rng.integers(0, 4)):
+        if shape.n_nodes > 1:
+            shape = shape.prune(int(rng.integers(1, shape.n_nodes)))
+    return shape
+
+
+def renumbered(rng, shape):
+    """The same tree under another order of its nodes, parents still first, and the old number of each new node."""
+    order, waiting = [], [0]
+    while waiting:
+        node = waiting.pop(int(rng.integers(len(waiting))))
+        order.append(node)
+        waiting += [child for child in {int(shape.upper[node]), int(shape.lower[node])} if child >= 0]
+    parents = [order.index(shape.parents[node]) if node else -1 for node in order]
+    is_upper = [bool(node and shape.upper[shape.parents[node]] == node) for node in order]
+    return TreeShape.from_parents(parents, is_upper), np.array(order)
+
+
+# --------------------------------------------------------------------------------- soft problems
+
+
+def random_targets(rng, loss, n):
+    if loss.name == "squared":
+        return rng.normal(size=n)
+    return rng.integers(0, 2 if loss.name == "logistic" else loss.n_outputs, size=n)
+
+
+def random_penalty(rng, n_learners, n_items=4, **changes):
+    """Prices, evaluation costs that differ, and items that several learners share."""
+    learner_items = (rng.random((n_learners, n_items)) < 0.5).astype(float)
+    learner_items[:, 0] = 1.0
+    settings = dict(prices=rng.uniform(0.5, 3, n_items), cost_weight=0.3, l1_weight=0.05) | changes
+    evaluation = settings.pop("evaluation", 1.0) * rng.uniform(0.1, 1, n_learners)
+    return Penalty(learner_items=learner_items, evaluation=evaluation, **settings)
+
+
+def random_objective(rng, shape, loss, *, n=25, n_learners=5, dtype=float, gate_slope=1.7, **penalty):
+    return TreeObjective(
+        DenseDesign(rng.normal(size=(n, n_learners)).astype(dtype)),
+        random_targets(rng, loss, n),
+        rng.uniform(0.2, 2, n),
+        loss,
+        shape,
+        random_penalty(rng, n_learners, **penalty),
+        gate_slope,
+    )
+
+
+def random_parameters(rng, objective, size=1.0):
+    """Parameters away from zero: every weight is between 0.2 and 1 times `size`, of either sign."""
+    n_learners, n_nodes = objective.design.n_learners, objective.shape.n_nodes
+    weights = rng.uniform(0.2, 1, (n_learners, n_nodes, objective.n_columns)) * size
+    weights *= rng.choice([-1.0, 1.0], weights.shape)
+    intercepts = rng.normal(size=(n_nodes, objective.n_columns))
+    if objective.separate_gate:
+        intercepts[:, -1] = 0.0
+    return NodeParameters(weights, intercepts, rng.normal(size=n_nodes))
+
+
+# ------------------------------------------------------------------------------ pools and models
+
+
+def random_costs(rng, n_items=5, evaluation=0.7):
+    """A bill: every feature needs an item or two, which others may need too."""
+    feature_items = np.zeros((N_FEATURES, n_items), dtype=bool)
+    for feature in range(N_FEATURES):
+        feature_items[feature, rng.integers(0, n_items, size=2)] = True
+    names = [f"item {r}" for r in range(n_items)]
+    return ResolvedCosts(names, rng.uniform(0.5, 4, n_items), feature_items, evaluation)
+
+
+def random_table(rng, n, missing=0.1):
+    """Few distinct values, so that some equal a threshold; zeros, missing values and unknown categories."""
+    X = rng.integers(-4, 5, size=(n, N_FEATURES)) / 2.0
+    X[:, CATEGORICAL] = rng.integers(-1, N_CATEGORIES + 2, size=n)
+    X[rng.random(X.shape) < missing] = np.nan
+    return X
+
+
+def random_pool(rng, n_trees=6, depth=3, identity=True):
+    """Random small trees, positions in random order; behind them, columns passed on as they are."""
+    positions, categories, roots = [], [], []
+
+    def grow(levels):
+        here = len(positions)
+        split = levels > 0 and rng.random() < 0.8
+        feature = int(rng.integers(N_FEATURES)) if split else -1
+        linear = -1 if split or rng.random() < 0.9 else int(rng.integers(N_FEATURES))
+        node = dict(feature=feature, linear_feature=linear, left=here, right=here, category_start=-1)
+        node |= dict(threshold=rng.integers(-4, 5) / 2.0, value=rng.normal(), category_count=0)
+        node |= dict(missing_left=rng.random() < 0.5, zero_is_missing=rng.random() < 0.3)
+        positions.append(node)
+        if feature == CATEGORICAL:
+            node |= dict(category_start=len(categories), category_count=int(rng.integers(1, N_CATEGORIES + 1)))
+            categories.extend(rng.random(node["category_count"]) < 0.5)
+        if split:
+            node["left"], node["right"] = grow(levels - 1), grow(levels - 1)
+        return here
+
+    for _ in range(n_trees):
+        roots.append(grow(depth))
+    place = rng.permutation(len(positions))
+    columns = {}
+    for name in positions[0]:
+        values = np.array([node[name] for node in positions])
+        columns[name] = np.empty_like(values)
+        columns[name][place] = place[values] if name in ("left", "right") else values
+    trees = TreePool(roots=place[np.array(roots)], category_left=np.array(categories, dtype=bool), **columns)
+    return TreePool.concatenate([trees, TreePool.identity(CATEGORICAL)]) if identity else trees
+
+
+def random_tree(rng, shape, n_learners, n_outputs=1, density=0.3):
+    """Sparse gates and predictors that have nothing to do with each other."""
+    predict = rng.normal(size=(n_learners, shape.n_nodes, n_outputs))
+    route = rng.normal(size=(n_learners, shape.n_nodes))
+    predict[rng.random(predict.shape) > density] = 0.0
+    route[rng.random(route.shape) > density] = 0.0
+    return HardTree(
+        shape,
+        np.where(shape.is_leaf, 0.0, route),
+        rng.normal(size=shape.n_nodes) / 3,
+        predict,
+        rng.normal(size=(shape.n_nodes, n_outputs)),
+    )
+
+
+def schema():
+    return Schema([f"x{j}" for j in range(N_FEATURES)], {}, np.ones(N_FEATURES, dtype=bool))
+
+
+def random_model(rng, shape, n_outputs=1, *, n_trees=6, n_items=5, identity=True, density=0.3):
+    pool = random_pool(rng, n_trees, identity=identity)
+    tree = random_tree(rng, shape, pool.n_learners, n_outputs, density)
+    return FittedTree(
+        pool=pool,
+        shape=shape,
+        predict_weights=tree.predict_weights,
+        predict_intercepts=tree.predict_intercepts,
+        route_weights=tree.route_weights,
+        thresholds=tree.thresholds,
+        constant=np.zeros(n_outputs),
+        costs=random_costs(rng, n_items),
+        link="identity" if n_outputs == 1 else "softmax",
+        schema=schema(),
+    )
+
+
+def random_learners(rng, n_outputs=1):
+    """A random pool whose trees are added up in columns of `Phi`, some alone and some several together."""
+    pool = random_pool(rng)
+    column = np.sort(rng.integers(0, pool.n_learners - 2, pool.n_learners))
+    column = np.unique(column, return_inverse=True)[1]
+    return learners_of(pool, column, n_outputs)
+
+
+def learners_of(pool, column=None, n_outputs=1):
+    """One column for each tree, unless told otherwise."""
+    column = np.arange(pool.n_learners) if column is None else column
+    none = np.full(column.max() + 1, -1)
+    return WeakLearners(pool, column, 0 * none, none, np.zeros(n_outputs))
+
+
+def per_tree(tree, learners):
+    """The same tree with a weight for each tree of the pool, as the reference knows it."""
+    return replace(
+        tree,
+        route_weights=tree.route_weights[learners.column],
+        predict_weights=tree.predict_weights[learners.column],
+    )
+
+
+def rows_of(rng, learners, costs, X, loss, y=None, weights=None):
+    """What the later stages of training see of a table."""
+    phi = learners.transform(X, costs)
+    return Rows(
+        phi=phi.values,
+        bits=phi.bits,
+        y=random_targets(rng, loss, len(X)) if y is None else y,
+        weights=rng.uniform(0.2, 2, len(X)) if weights is None else weights,
+        loss=loss,
+        prices=costs.prices,
+        evaluation=costs.evaluation * learners.trees_per_column,
+    )

@@ -1,0 +1,101 @@
+"""Makes ``model-v1.cstc`` and ``model-v1.json``: a file of version 1, and what its model answers.
+
+It ran once.  The file stays as it is, and every later version of cstc must read it and answer the same:
+
+    python tests/golden/make_golden.py
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from cstc.costs import ResolvedCosts
+from cstc.model import FittedTree, Schema
+from cstc.persistence import save
+from cstc.pool import TreePool
+from cstc.tree import TreeShape
+
+HERE = Path(__file__).parent
+
+
+def golden_model():
+    """Three classes, four weak learners (numbers, categories, zero as missing, a plain column), a shared item."""
+    pool = TreePool(
+        roots=np.array([0, 5, 8, 11]),
+        #                 0: tree of depth 2          5: categories      8: zero is missing  11: the column itself
+        feature=np.array([0, 1, -1, -1, -1, 2, -1, -1, 3, -1, -1, -1]),
+        threshold=np.array([0.5, -1.25, 0, 0, 0, 0, 0, 0, 0.1, 0, 0, 0]),
+        left=np.array([1, 2, 2, 3, 4, 6, 6, 7, 9, 9, 10, 11]),
+        right=np.array([4, 3, 2, 3, 4, 7, 6, 7, 10, 9, 10, 11]),
+        missing_left=np.array([1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], dtype=bool),
+        zero_is_missing=np.array([0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], dtype=bool),
+        category_start=np.array([-1, -1, -1, -1, -1, 0, -1, -1, -1, -1, -1, -1]),
+        category_count=np.array([0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0]),
+        category_left=np.array([True, False, True]),
+        value=np.array([0, 0, 1.5, -0.5, 0.25, 0, 2.0, -1.0, 0, 0.75, -0.125, 0.5]),
+        linear_feature=np.array([-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 4]),
+    )
+    shape = TreeShape.full(2).prune(2)  # a root with one child above and a terminal below
+    predict_weights = np.zeros((4, 2, 3))
+    predict_weights[0, 0] = [1.0, -0.5, 0.0]
+    predict_weights[1, 1] = [0.25, 0.0, -1.0]
+    predict_weights[2, 1] = [0.0, 2.0, 0.5]
+    predict_weights[3, 1] = [-1.0, 0.125, 1.0]
+    route_weights = np.zeros((4, 2))
+    route_weights[0, 0] = 1.0
+    return FittedTree(
+        pool=pool,
+        shape=shape,
+        predict_weights=predict_weights,
+        predict_intercepts=np.array([[0.1, 0.2, 0.3], [-0.1, 0.0, 0.05]]),
+        route_weights=route_weights,
+        thresholds=np.array([0.0, 0.0]),
+        constant=np.array([0.5, -0.25, 0.0]),
+        costs=ResolvedCosts(
+            item_names=["age", "blood draw", "glucose", "history", "scan"],
+            prices=np.array([0.0, 2.1, 15.51, 1.0, 120.0]),
+            feature_items=np.array(
+                [[1, 0, 0, 0, 0], [0, 1, 1, 0, 0], [0, 0, 0, 1, 0], [0, 1, 0, 0, 0], [0, 0, 0, 0, 1]], dtype=bool
+            ),
+            evaluation=0.01,
+        ),
+        link="softmax",
+        schema=Schema(
+            feature_names=["age", "glucose", "smoker", "insulin", "größe"],
+            categories={"smoker": ["never", "now", "once"]},
+            may_miss=np.array([False, True, False, True, False]),
+            classes=np.array(["ill", "unclear", "well"]),
+        ),
+    )
+
+
+ROWS = [
+    [0.0, -2.0, 0.0, 0.0, 1.0],
+    [0.0, 0.0, 1.0, 1.0, 2.0],
+    [1.0, 0.0, 2.0, 0.05, -1.0],
+    [2.0, -3.0, 7.0, None, 0.5],
+    [None, None, None, 0.3, 0.0],
+    [None, -5.0, 2.0, -1.0, 3.0],
+    [0.5, -1.25, 1.0, 0.1, -2.5],
+]
+
+
+def answers(model):
+    """Everything that the test compares."""
+    X = np.array(ROWS, dtype=float)
+    return {
+        "rows": ROWS,
+        "predict": model.predict(X).tolist(),
+        "decision_function": model.decision_function(X).tolist(),
+        "predict_proba": model.predict_proba(X).tolist(),
+        "apply": model.apply(X).tolist(),
+        "cost by branch": model.predict_cost(X, "branch").tolist(),
+        "cost by learner": model.predict_cost(X, "learner").tolist(),
+        "items by branch": model.bought_items(X).astype(int).tolist(),
+    }
+
+
+if __name__ == "__main__":
+    save(golden_model(), HERE / "model-v1.cstc")
+    (HERE / "model-v1.json").write_text(json.dumps(answers(golden_model()), indent=1) + "\n")

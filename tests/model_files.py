@@ -1,0 +1,192 @@
+"""Random models by hand, what a loaded model is used for, and model files taken apart: for the tests of the file."""
+
+import hashlib
+import io
+import json
+import warnings
+import zipfile
+
+import numpy as np
+
+from cstc.costs import ResolvedCosts
+from cstc.model import FittedTree, Schema
+from cstc.pool import TreePool
+from cstc.tree import TreeShape
+
+TASKS = ("identity", "logistic", "softmax")
+
+# -- models ------------------------------------------------------------------------------------------------------
+
+
+def random_pool(rng, n_learners, n_features, categorical, depth=3):
+    """Random trees: splits on numbers and categories, missing values both ways, leaves with and without a column."""
+    nodes = {name: [] for name in TreePool.__dataclass_fields__ if name not in ("roots", "category_left")}
+    category_left, roots = [], []
+
+    def add(level):
+        here = len(nodes["feature"])
+        row = {"feature": -1, "threshold": 0.0, "left": here, "right": here, "missing_left": False}
+        row |= {"zero_is_missing": False, "category_start": -1, "category_count": 0, "linear_feature": -1}
+        row["value"] = rng.normal()
+        for name, values in nodes.items():
+            values.append(row[name])
+        if level == 0 or rng.random() < 0.2:
+            if rng.random() < 0.1:
+                nodes["linear_feature"][here] = int(rng.integers(n_features))
+            return here
+        column = int(rng.integers(n_features))
+        nodes["feature"][here] = column
+        if column in categorical:
+            count = int(rng.integers(1, 5))
+            nodes["category_start"][here], nodes["category_count"][here] = len(category_left), count
+            category_left.extend(rng.random(count) < 0.5)
+        else:
+            nodes["threshold"][here] = rng.normal()
+            nodes["missing_left"][here] = bool(rng.random() < 0.5)
+            nodes["zero_is_missing"][here] = bool(rng.random() < 0.1)
+        nodes["left"][here], nodes["right"][here] = add(level - 1), add(level - 1)
+        return here
+
+    for _ in range(n_learners):
+        roots.append(add(depth))
+    kinds = {"threshold": float, "value": float, "missing_left": bool, "zero_is_missing": bool}
+    return TreePool(
+        roots=np.array(roots, dtype=int),
+        category_left=np.array(category_left, dtype=bool),
+        **{name: np.array(values, dtype=kinds.get(name, int)) for name, values in nodes.items()},
+    )
+
+
+def random_classes(rng, link):
+    if link == "identity":
+        return None
+    n = 2 if link == "logistic" else int(rng.integers(3, 6))
+    kinds = [
+        np.array([f"class {k} é" for k in range(n)]),
+        np.arange(n) * 3 - 1,
+        np.arange(n) / 2,
+        np.arange(n, dtype="u1"),
+    ]
+    kinds.append(np.array([f"{k}" for k in range(n)], dtype=object))
+    if n == 2:
+        kinds.append(np.array([False, True]))
+    return kinds[int(rng.integers(len(kinds)))]
+
+
+def random_costs(rng, names):
+    """One item for each feature, or items that several features share."""
+    n = len(names)
+    if rng.random() < 0.5:
+        return ResolvedCosts(list(names), rng.random(n).round(2), np.eye(n, dtype=bool), float(rng.random() < 0.5))
+    n_items = int(rng.integers(1, n + 3))
+    requires = rng.random((n, n_items)) < 0.4
+    return ResolvedCosts([f"item {r}" for r in range(n_items)], rng.random(n_items) * 10, requires, 0.25)
+
+
+def random_model(rng, link=None):
+    """A model of any task, of any shape, with or without categories, missing values and shared items."""
+    link = link or TASKS[int(rng.integers(3))]
+    n_features, n_learners = int(rng.integers(1, 8)), int(rng.integers(0, 13))
+    names = [f"column {j} ü" if rng.random() < 0.1 else f"x{j}" for j in range(n_features)]
+    categorical = set(np.flatnonzero(rng.random(n_features) < 0.3).tolist())
+    classes = random_classes(rng, link)
+    n_outputs = len(classes) if link == "softmax" else 1
+    shape = TreeShape.full(int(rng.integers(1, 4))) if rng.random() < 0.8 else TreeShape.chain(int(rng.integers(1, 5)))
+    if shape.n_nodes > 1 and rng.random() < 0.5:
+        shape = shape.prune(int(rng.integers(1, shape.n_nodes)))
+    n = shape.n_nodes
+    route = rng.normal(size=(n_learners, n)) * (rng.random((n_learners, n)) < 0.5)
+    return FittedTree(
+        pool=random_pool(rng, n_learners, n_features, categorical),
+        shape=shape,
+        predict_weights=rng.normal(size=(n_learners, n, n_outputs)) * (rng.random((n_learners, n, n_outputs)) < 0.4),
+        predict_intercepts=rng.normal(size=(n, n_outputs)),
+        route_weights=np.where(shape.is_leaf, 0.0, route),
+        thresholds=rng.normal(size=n) * 0.3,
+        constant=rng.normal(size=n_outputs),
+        costs=random_costs(rng, names),
+        link=link,
+        schema=Schema(
+            names,
+            {names[j]: [f"value {k}" for k in range(4)] for j in sorted(categorical)},
+            rng.random(n_features) < 0.5,
+            classes,
+        ),
+    )
+
+
+def random_rows(rng, n_features, n=12, missing=True):
+    X = np.where(
+        rng.random((n, n_features)) < 0.3, rng.integers(-1, 6, size=(n, n_features)), rng.normal(size=(n, n_features))
+    )
+    return np.where(rng.random(X.shape) < 0.1, np.nan, X) if missing else X
+
+
+def smoke(model, rng):
+    """Use everything that a loaded model is for."""
+    n_features = len(model.schema.feature_names)
+    for missing in (False, True):
+        X = random_rows(rng, n_features, missing=missing)
+        margins, branch = model.decision_and_cost(X)
+        learner = model.predict_cost(X, "learner")
+        if not missing:
+            assert np.isfinite(margins).all()
+            if model.schema.classes is not None:
+                assert np.allclose(model.predict_proba(X).sum(axis=1), 1)
+        assert np.isfinite(learner).all()
+        assert (branch >= 0).all()
+        assert (branch <= learner * (1 + 1e-9)).all()
+        assert len(model.predict(X)) == len(X)
+        assert (model.apply(X) < model.shape.n_terminals).all()
+    assert np.isfinite(model.terminal_costs()).all()
+    model.compressed()
+
+
+# -- a file, taken apart -----------------------------------------------------------------------------------------
+
+
+def unpack(raw):
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def pack(members, method=zipfile.ZIP_STORED):
+    """`members` as a mapping, or as pairs where a name is to appear twice."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", method) as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, content in members.items() if isinstance(members, dict) else members:
+            archive.writestr(zipfile.ZipInfo(name), content, compress_type=method)
+    return packed.getvalue()
+
+
+def with_digest(members):
+    """A manifest that fits the content; the digest is computed as the format says, not by the code under test."""
+    digest = hashlib.sha256(b"cstc-model 1\n")
+    for name, content in members.items():
+        if name != "manifest.json":
+            digest.update(f"{name} {len(content)}\n".encode() + content)
+    manifest = json.loads(members["manifest.json"]) | {"sha256": digest.hexdigest()}
+    return members | {"manifest.json": json.dumps(manifest).encode()}
+
+
+def get(members, name):
+    return np.load(io.BytesIO(members[f"arrays/{name}.npy"]), allow_pickle=False).copy()
+
+
+def put(members, name, array):
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, np.asarray(array), version=(1, 0))
+    members[f"arrays/{name}.npy"] = stream.getvalue()
+
+
+def pick(rng, options):
+    return options[int(rng.integers(len(options)))]
+
+
+def array_names(members, kind=None):
+    """The arrays of a file, or those that are not empty and hold integers, floats or flags ("i", "f", "b")."""
+    contents = {name[7:-4]: content for name, content in members.items() if name.startswith("arrays/")}
+    if kind is None:
+        return list(contents)
+    return [name for name, content in contents.items() if content[22:23] == kind.encode() and len(content) > 128]

@@ -1,0 +1,256 @@
+"""The paper in plain loops, one row, node, weak learner and item at a time: what the fast code is held to.
+
+Written from the paper (eq. nodeloss, section "Tree loss") and nothing of `cstc` is imported.  A `shape` has the
+arrays `upper` and `lower` (a number below 0 is terminal ``-1 - number``), a `tree` has a shape and the weights of
+its nodes, a `pool` holds the flat arrays of the weak learners.
+"""
+
+import math
+
+# ------------------------------------------------------------------------------------- traversal
+
+
+def paths(shape):
+    """The classifiers from the root to each terminal, ``pi^l``: a list of lists."""
+    found = {}
+
+    def visit(position, above):
+        if position < 0:
+            found[-1 - position] = above
+            return
+        for child in (shape.upper[position], shape.lower[position]):
+            visit(child, [*above, position])
+
+    visit(0, [])
+    return [found[terminal] for terminal in range(len(found))]
+
+
+def sigmoid(a):
+    return 1.0 / (1.0 + math.exp(-a)) if a > -700 else 0.0
+
+
+def soft_traversal(shape, gates):
+    """Probabilities that one row reaches each node and each terminal, from its gate values."""
+    nodes, terminals = [0.0] * len(shape.upper), [0.0] * len(paths(shape))
+
+    def visit(position, probability):
+        if position < 0:
+            terminals[-1 - position] += probability  # both ways out of a leaf classifier lead to one terminal
+            return
+        nodes[position] = probability
+        visit(shape.upper[position], probability * gates[position])
+        visit(shape.lower[position], probability * (1.0 - gates[position]))
+
+    visit(0, 1.0)
+    return nodes, terminals
+
+
+def hard_traversal(shape, is_above):
+    """The terminal of one row, and the classifiers that it passes; `is_above(node)` compares with the threshold."""
+    position, passed = 0, []
+    while position >= 0:
+        passed.append(position)
+        goes_up = shape.upper[position] != shape.lower[position] and is_above(position)
+        position = shape.upper[position] if goes_up else shape.lower[position]
+    return -1 - position, passed
+
+
+# ------------------------------------------------------------------------------------ global loss
+
+
+def risk(name, margins, y):
+    """``l(a, y)`` of one row."""
+    if name == "squared":
+        return (margins[0] - y) ** 2
+    if name == "logistic":
+        signed = margins[0] if y == 1 else -margins[0]
+        return math.log1p(math.exp(-signed)) if signed > -30 else -signed + math.log1p(math.exp(signed))
+    largest = max(margins)
+    return largest + math.log(sum(math.exp(a - largest) for a in margins)) - margins[y]
+
+
+def smooth_root(square, floor):
+    """Lemma 1 with a floor: the minimum over z >= floor of (square / z + z) / 2."""
+    z = max(math.sqrt(square), floor)
+    return (square / z + z) / 2
+
+
+def bent(norm, sharpness):
+    """The share of a price that is charged for a norm; 0 is the paper's relaxation."""
+    return norm * (1 + sharpness) / (1 + sharpness * norm)
+
+
+def path_cost(weights, path, penalty):
+    """Relaxed cost of the classifiers on one path; all columns of a node are in the same groups."""
+    n_learners, _, n_columns = weights.shape
+    on_path = [[weights[t, j, q] for j in path for q in range(n_columns)] for t in range(n_learners)]
+    cost = 0.0
+    for t in range(n_learners):
+        square = sum(weight**2 for weight in on_path[t])
+        cost += penalty.evaluation[t] * bent(smooth_root(square, penalty.floor), penalty.sharpness)
+    for r in range(len(penalty.prices)):
+        square = sum((penalty.learner_items[t, r] * w) ** 2 for t in range(n_learners) for w in on_path[t])
+        cost += penalty.prices[r] * bent(smooth_root(square, penalty.floor), penalty.sharpness)
+    return cost
+
+
+def l1_term(weights, penalty):
+    """``rho * |B|_1``, each absolute value a square root of its own."""
+    return penalty.l1_weight * sum(smooth_root(weight**2, penalty.floor) for weight in weights.ravel())
+
+
+def node_margins(phi_row, parameters, node):
+    """Outputs of one classifier for one row, and its gate behind them where it has one of its own."""
+    n_learners, _, n_columns = parameters.weights.shape
+    return [
+        sum(phi_row[t] * parameters.weights[t, node, q] for t in range(n_learners)) + parameters.intercepts[node, q]
+        for q in range(n_columns)
+    ]
+
+
+def row_gates(phi_row, shape, parameters, gate_slope=1.0):
+    """Probability that one row goes up, at every node."""
+    return [
+        sigmoid(gate_slope * (node_margins(phi_row, parameters, k)[-1] - parameters.thresholds[k]))
+        for k in range(len(shape.upper))
+    ]
+
+
+def global_loss(phi, y, sample_weight, loss, shape, parameters, penalty, gate_slope=1.0):
+    """Eq. nodeloss: expected risk of all nodes + rho * l1 + lam * expected relaxed cost."""
+    costs = [path_cost(parameters.weights, path, penalty) for path in paths(shape)]
+    total = l1_term(parameters.weights, penalty)
+    for i in range(len(y)):
+        share = sample_weight[i] / sum(sample_weight)
+        nodes, terminals = soft_traversal(shape, row_gates(phi[i], shape, parameters, gate_slope))
+        for k, probability in enumerate(nodes):
+            margins = node_margins(phi[i], parameters, k)[: loss.n_outputs]
+            total += share * probability * risk(loss.name, margins, y[i])
+        for l, probability in enumerate(terminals):
+            total += penalty.cost_weight * share * probability * costs[l]
+    return total
+
+
+# -------------------------------------------------------------------- weak learners and exact cost
+
+
+def evaluate_learner(pool, learner, x):
+    """Output of one weak learner for one row, and the features that the row's branch needs."""
+    position, features = pool.roots[learner], set()
+    while pool.feature[position] >= 0:
+        features.add(int(pool.feature[position]))
+        position = (pool.left if goes_left(pool, position, x) else pool.right)[position]
+    output = pool.value[position]
+    if pool.linear_feature[position] >= 0:
+        features.add(int(pool.linear_feature[position]))
+        output = output * x[pool.linear_feature[position]]
+    return output, features
+
+
+def goes_left(pool, position, x):
+    value = x[pool.feature[position]]
+    if pool.category_start[position] >= 0:  # unknown and missing categories go right
+        known = not math.isnan(value) and 0 <= value < pool.category_count[position]
+        return known and bool(pool.category_left[pool.category_start[position] + int(value)])
+    if math.isnan(value) or (pool.zero_is_missing[position] and value == 0):
+        return bool(pool.missing_left[position])
+    return value <= pool.threshold[position]
+
+
+def learner_features(pool, learner):
+    """All features of a weak learner, whatever branch is taken."""
+    features, waiting = set(), [pool.roots[learner]]
+    while waiting:
+        position = waiting.pop()
+        if pool.feature[position] >= 0:
+            features.add(int(pool.feature[position]))
+            waiting += [pool.left[position], pool.right[position]]
+        elif pool.linear_feature[position] >= 0:
+            features.add(int(pool.linear_feature[position]))
+    return features
+
+
+def items_of(features, feature_items):
+    """The bill of a set of features: each item once."""
+    return {r for f in features for r in range(feature_items.shape[1]) if feature_items[f, r]}
+
+
+def path_learners(tree, path):
+    """Learners with a weight on a path: in the gates of its routing nodes, or in the last one's prediction."""
+    n_learners, _, n_outputs = tree.predict_weights.shape
+    routing = [k for k in path if tree.shape.upper[k] != tree.shape.lower[k]]
+    return [
+        t
+        for t in range(n_learners)
+        if any(tree.route_weights[t, k] != 0 for k in routing)
+        or any(tree.predict_weights[t, path[-1], q] != 0 for q in range(n_outputs))
+    ]
+
+
+def exact_path_costs(tree, pool, costs):
+    """``c^l`` with its l0 norms: every learner and every item on the path is paid once."""
+    found = []
+    for path in paths(tree.shape):
+        learners = path_learners(tree, path)
+        items = items_of({f for t in learners for f in learner_features(pool, t)}, costs.feature_items)
+        found.append(costs.evaluation * len(learners) + sum(costs.prices[r] for r in items))
+    return found
+
+
+class RowOutcome:
+    """One row under hard routing: `terminal`, `margins`, and the `items` and `cost` of both countings."""
+
+    def __init__(self, tree, pool, costs, x):
+        n_learners, _, n_outputs = tree.predict_weights.shape
+        outputs = [evaluate_learner(pool, t, x)[0] for t in range(n_learners)]
+
+        def is_above(node):
+            used = [t for t in range(n_learners) if tree.route_weights[t, node] != 0]
+            return sum(outputs[t] * tree.route_weights[t, node] for t in used) > tree.thresholds[node]
+
+        self.terminal, path = hard_traversal(tree.shape, is_above)
+        learners = path_learners(tree, path)
+        last = path[-1]
+        used = [t for t in learners if any(tree.predict_weights[t, last, q] != 0 for q in range(n_outputs))]
+        self.margins = [
+            sum(outputs[t] * tree.predict_weights[t, last, q] for t in used) + tree.predict_intercepts[last, q]
+            for q in range(n_outputs)
+        ]
+        features = {
+            "branch": {f for t in learners for f in evaluate_learner(pool, t, x)[1]},
+            "learner": {f for t in learners for f in learner_features(pool, t)},
+        }
+        self.items = {counting: items_of(found, costs.feature_items) for counting, found in features.items()}
+        self.cost = {
+            counting: costs.evaluation * len(learners) + sum(costs.prices[r] for r in items)
+            for counting, items in self.items.items()
+        }
+
+
+def exact_loss(tree, pool, costs, X, y, sample_weight, loss, cost_weight):
+    """Mean risk where the rows end + cost_weight * mean cost of the branches that they take."""
+    total = 0.0
+    for i in range(len(y)):
+        row = RowOutcome(tree, pool, costs, X[i])
+        total += sample_weight[i] * (risk(loss.name, row.margins, y[i]) + cost_weight * row.cost["branch"])
+    return total / sum(sample_weight)
+
+
+# ---------------------------------------------------------------------------------------- ranking
+
+
+def ndcg(grades, scores, qid, k=5):
+    """Mean NDCG@k over the queries with a relevant document; equal scores share the gain of their places."""
+    values = []
+    for query in sorted(set(qid)):
+        rows = [i for i in range(len(qid)) if qid[i] == query]
+        gains = {i: 2.0 ** grades[i] - 1.0 for i in rows}
+        ideal = sum(g / math.log2(place + 2) for place, g in enumerate(sorted(gains.values(), reverse=True)[:k]))
+        if ideal == 0:
+            continue
+        dcg = 0.0
+        for place, i in enumerate(sorted(rows, key=lambda i: -scores[i])[:k]):
+            tied = [gains[j] for j in rows if scores[j] == scores[i]]
+            dcg += sum(tied) / len(tied) / math.log2(place + 2)
+        values.append(dcg / ideal)
+    return sum(values) / len(values) if values else math.nan

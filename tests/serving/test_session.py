@@ -1,0 +1,393 @@
+"""The state machine of one row: equal to the whole matrix in value, path and bill; never over the budget."""
+
+import json
+import math
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from builders import N_FEATURES, PROPERTY
+from hypothesis import given
+from hypothesis import strategies as st
+from serving.worlds import NAMES, TASKS, best_prediction, check_answer, expected_items, random_world
+
+from cstc import CSTCClassifier, CSTCRanker, CSTCRegressor
+from cstc.costs import CostModel
+from cstc.serving import Session
+
+COUNTING = {"branch": "branch", "node": "learner"}
+
+
+def ask_and_tell(session, told):
+    """Run a session to its end; every feature may be asked for once."""
+    asked = []
+    while wanted := session.wanted():
+        asked += wanted
+        session.tell({name: told[name] for name in wanted})
+    assert len(set(asked)) == len(asked)
+    return session.answer()
+
+
+@pytest.mark.parametrize("prefetch", COUNTING)
+@pytest.mark.parametrize("task", TASKS)
+def test_equals_predict_apply_and_cost(task, prefetch):
+    rng = np.random.default_rng([3, list(TASKS).index(task), prefetch == "node"])
+    for _ in range(8):
+        world = random_world(rng, task)
+        model = world.model
+        margins, terminals = model.decision_function(world.X), model.apply(world.X)
+        items = model.bought_items(world.X, COUNTING[prefetch])
+        cost = model.predict_cost(world.X, COUNTING[prefetch])
+        for i, told in enumerate(world.rows):
+            answer = ask_and_tell(Session(model, prefetch=prefetch), told)
+            check_answer(model, answer, margins[i], terminals[i], items[i])
+            assert answer.cost == pytest.approx(cost[i], rel=1e-12)
+
+
+@pytest.mark.parametrize("prefetch", COUNTING)
+@pytest.mark.parametrize("task", TASKS)
+def test_known_features_and_paid_items_are_free(task, prefetch):
+    rng = np.random.default_rng([5, list(TASKS).index(task), prefetch == "node"])
+    for _ in range(4):
+        world = random_world(rng, task, 30)
+        model = world.model
+        margins, terminals = model.decision_function(world.X), model.apply(world.X)
+        known = rng.random(world.X.shape) < 0.3
+        paid = rng.random((len(world.X), model.costs.n_items)) < 0.3
+        items = expected_items(model, world.X, terminals, COUNTING[prefetch], known, paid)
+        for i, told in enumerate(world.rows):
+            session = Session(
+                model,
+                known={NAMES[j]: told[NAMES[j]] for j in np.flatnonzero(known[i])},
+                paid=[model.costs.item_names[r] for r in np.flatnonzero(paid[i])],
+                prefetch=prefetch,
+            )
+            check_answer(model, ask_and_tell(session, told), margins[i], terminals[i], items[i])
+
+
+def test_values_that_came_along_are_bought_only_when_the_path_needs_them():
+    rng = np.random.default_rng(8)
+    for _ in range(20):
+        world = random_world(rng, "multiclass", 20)
+        model = world.model
+        margins, terminals = model.decision_function(world.X), model.apply(world.X)
+        items = model.bought_items(world.X)
+        for i, told in enumerate(world.rows):
+            session = Session(model)
+            session.tell(told)  # all of it at once
+            assert session.finished
+            check_answer(model, session.answer(), margins[i], terminals[i], items[i])
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """One small trained estimator of every task, with rows."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(240, 6))
+    X[rng.random(X.shape) < 0.05] = np.nan
+    signal = np.nan_to_num(X[:, 0]) + 2 * (np.nan_to_num(X[:, 1]) > 0.3) * np.nan_to_num(X[:, 2])
+    costs = CostModel({**{f"x{j}": 1.0 + j for j in range(6)}, "draw": 2.0}, {"x1": ["draw"], "x2": ["draw"]}, 0.01)
+    options = dict(costs=costs, cost_weight=0.003, random_state=0, n_jobs=1)
+    options |= dict(depth=2, n_weak_learners=8, weak_learner_depth=2, max_iter=10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # 10 steps are enough here
+        return X, [
+            CSTCRegressor(**options).fit(X, signal),
+            CSTCRegressor(method="paper", **options).fit(X, signal),
+            CSTCClassifier(**options).fit(X, signal > 0.5),
+            CSTCClassifier(method="paper", **options).fit(X, np.digitize(signal, [-0.5, 0.8])),
+            CSTCRanker(**options).fit(X, np.clip(np.round(signal + 1), 0, 4), qid=np.repeat(np.arange(24), 10)),
+        ]
+
+
+@pytest.mark.parametrize("prefetch", COUNTING)
+def test_trained_estimators(trained, prefetch):
+    X, estimators = trained
+    for estimator in estimators:
+        predictions, cost = estimator.predict(X), estimator.predict_cost(X, COUNTING[prefetch])
+        terminals = estimator.apply(X)
+        for i in range(0, len(X), 3):
+            told = {f"x{j}": X[i, j] for j in range(6)}
+            answer = ask_and_tell(Session(estimator, prefetch=prefetch), told)
+            assert (answer.status, answer.terminal) == ("complete", terminals[i])
+            assert answer.value == pytest.approx(predictions[i], rel=1e-9)
+            assert answer.cost == pytest.approx(cost[i], rel=1e-12)
+            if answer.probabilities is not None:
+                assert answer.probabilities == pytest.approx(estimator.predict_proba(X[i : i + 1])[0], rel=1e-9)
+
+
+# ------------------------------------------------------------------------------------------- budgets
+
+
+@PROPERTY
+@given(seed=st.integers(0, 10**6), prefetch=st.sampled_from(sorted(COUNTING)))
+def test_the_budget_is_never_exceeded(seed, prefetch):
+    rng = np.random.default_rng(seed)
+    world = random_world(rng, rng.choice(list(TASKS)), 8, evaluation=rng.choice([0.0, 0.3]))
+    model = world.model
+    cost = model.predict_cost(world.X, COUNTING[prefetch])
+    for i, told in enumerate(world.rows):
+        budget = float(rng.choice([0.0, rng.uniform(0, 1.2 * cost[i] + 0.1), cost[i] * (1 + 1e-12)]))
+        answer = ask_and_tell(Session(model, budget=budget, prefetch=prefetch), told)
+        assert answer.cost <= budget
+        assert answer.cost == pytest.approx(sum(answer.items.values()) + model.costs.evaluation * answer.n_evaluated)
+        if answer.status == "complete":
+            assert answer.cost == pytest.approx(cost[i], rel=1e-12)
+        else:
+            assert answer.status == "budget"
+            assert cost[i] > budget
+            assert "budget" in answer.reason
+        if budget >= cost[i] * (1 + 1e-12):
+            assert answer.status == "complete"
+
+
+def test_an_early_answer_is_that_of_the_last_node_that_can_be_computed():
+    rng = np.random.default_rng(4)
+    seen = set()
+    for _ in range(60):
+        world = random_world(rng, rng.choice(list(TASKS)), 10, evaluation=0.0)
+        model = world.model
+        terminals = model.apply(world.X)
+        for i, told in enumerate(world.rows):
+            session = Session(model, budget=rng.uniform(0, model.costs.prices.sum()))
+            asked = []
+            while wanted := session.wanted():
+                asked += wanted
+                session.tell({name: told[name] for name in wanted})
+            answer = session.answer()
+            if answer.status == "complete":
+                continue
+            path = np.flatnonzero(model.shape.paths[terminals[i]]).tolist()
+            assert answer.path == path[: len(answer.path)]
+            known = np.isin(NAMES, asked)
+            node, margins = best_prediction(model, world.X[i], answer.path, known)
+            assert answer.node == node
+            assert answer.terminal is None
+            if not np.isnan(margins).any():
+                np.testing.assert_allclose(answer.margins, margins, rtol=1e-9, atol=1e-9)
+            seen.add(len(answer.path) - answer.path.index(node) if node >= 0 else 0)
+    assert {0, 1, 2} <= seen  # the constant, the node where it stopped, the node before
+
+
+def test_an_early_answer_pays_for_the_learners_that_it_evaluates():
+    rng = np.random.default_rng(6)
+    poorer = 0
+    for _ in range(60):
+        world = random_world(rng, "regression", 5, evaluation=1.0)
+        for told in world.rows:
+            budget = rng.uniform(0, 8)
+            answer = ask_and_tell(Session(world.model, budget=budget), told)
+            assert answer.cost <= budget
+            if answer.status == "budget" and answer.node >= 0 and answer.n_evaluated:
+                poorer += 1
+    assert poorer > 5
+
+
+@pytest.mark.parametrize("budget", [-1, math.nan, "much"])
+def test_a_budget_must_be_a_number(budget):
+    world = random_world(np.random.default_rng(0), "regression", 1)
+    with pytest.raises(ValueError, match="budget is"):
+        Session(world.model, budget=budget)
+
+
+# ---------------------------------------------------------------------------------------- ask and tell
+
+
+@pytest.fixture
+def world():
+    """A world whose rows need more than one wave."""
+    rng = np.random.default_rng(0)
+    while True:
+        world = random_world(rng, "binary", 4, n_trees=12, missing=False)
+        session = Session(world.model)
+        if len(session.wanted()) > 1:
+            session.tell({name: world.rows[0][name] for name in session.wanted()})
+            if session.wanted():
+                return world
+
+
+def test_values_may_come_one_by_one(world):
+    model, told = world.model, world.rows[0]
+    session = Session(model)
+    while wanted := session.wanted():
+        session.tell({wanted[0]: told[wanted[0]]})
+        assert wanted[0] not in session.wanted()
+    margins, terminals, items = model.decision_function(world.X), model.apply(world.X), model.bought_items(world.X)
+    check_answer(model, session.answer(), margins[0], terminals[0], items[0])
+
+
+def test_what_a_wave_will_cost_is_known_before(world):
+    session = Session(world.model)
+    while session.wanted():
+        before, offer = session.cost, session.wanted_items()
+        session.tell({name: world.rows[0][name] for name in session.wanted()})
+        assert set(offer) <= set(session.answer().items)
+        assert session.cost >= before + sum(offer.values()) - 1e-9
+
+
+def test_an_answer_before_the_end_says_stopped_and_the_session_goes_on(world):
+    session = Session(world.model)
+    first = session.answer()
+    assert (first.status, first.cost, first.node) == ("stopped", 0.0, -1)
+    assert first.margins == world.model.constant.tolist()
+    assert ask_and_tell(session, world.rows[0]).status == "complete"
+    assert first.trail == []
+
+
+def test_a_failed_source_ends_the_session_and_is_charged(world):
+    session = Session(world.model)
+    wanted, offer = session.wanted(), session.wanted_items()
+    session.fail(wanted, "the laboratory is closed")
+    answer = session.answer()
+    assert (answer.status, answer.node, answer.reason) == ("failed", -1, "the laboratory is closed")
+    assert answer.items == offer
+    assert answer.trail[0]["outcome"] == "failed: the laboratory is closed"
+
+
+def test_a_call_that_was_never_made_is_not_charged(world):
+    session = Session(world.model)
+    session.fail(session.wanted(), "no thread", charged=False)
+    assert (session.answer().status, session.answer().cost) == ("failed", 0.0)
+
+
+def test_only_wanted_features_can_fail(world):
+    session = Session(world.model)
+    unwanted = next(name for name in NAMES if name not in session.wanted())
+    with pytest.raises(ValueError, match=f"'{unwanted}' is not wanted now; wanted: "):
+        session.fail([unwanted], "why not")
+
+
+def test_with_the_whole_node_fetched_a_fault_that_no_branch_needs_does_no_harm():
+    rng = np.random.default_rng(1)
+    harmless = 0
+    for _ in range(100):
+        world = random_world(rng, "regression", 1)
+        session = Session(world.model, prefetch="node")
+        needed = expected_items_by_feature(world)
+        failed = False
+        while wanted := session.wanted():
+            bad = [name for name in wanted if not needed[NAMES.index(name)]]
+            failed |= bool(bad)
+            if bad:
+                session.fail(bad, "no matter")
+            good = [name for name in wanted if name not in bad]
+            if good:
+                session.tell({name: world.rows[0][name] for name in good})
+        answer = session.answer()
+        assert answer.status == "complete"
+        assert answer.cost == pytest.approx(world.model.predict_cost(world.X, "learner")[0])
+        harmless += failed
+    assert harmless > 10
+
+
+def expected_items_by_feature(world):
+    features = replace(
+        world.model.costs, feature_items=np.eye(N_FEATURES, dtype=bool), prices=np.ones(N_FEATURES), item_names=NAMES
+    )
+    return world.model.with_costs(features).bought_items(world.X)[0]
+
+
+def test_unknown_names_are_errors(world):
+    model = world.model
+    with pytest.raises(ValueError, match="unknown feature 'age'; the model's features are 'x0', 'x1'"):
+        Session(model, known={"age": 3})
+    with pytest.raises(ValueError, match="unknown item 'age'; the model's items are "):
+        Session(model, paid=["age"])
+    with pytest.raises(ValueError, match="unknown feature 'age'"):
+        Session(model).tell({"age": 3})
+    with pytest.raises(ValueError, match="give a list of names"):
+        Session(model, paid="item 0")
+    with pytest.raises(ValueError, match="prefetch is 'all'"):
+        Session(model, prefetch="all")
+    with pytest.raises(TypeError, match="model is a int"):
+        Session(3)
+    with pytest.raises(ValueError, match="this CSTCRegressor is not fitted yet"):
+        Session(CSTCRegressor())
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (math.nan, "x0 is missing, and training saw no missing values"),
+        (None, "x0 is missing, and training saw no missing values"),
+        ("high", "x0 is the text 'high'; it must be a number"),
+        (b"3", "x0 is the text b'3'; it must be a number"),
+        ([1.0, 2.0], r"x0 is \[1.0, 2.0\], which is not one number"),
+        (np.ones(1), r"x0 is array\(\[1.\]\), which is not one number"),
+        (math.inf, "x0 is inf; it must be finite"),
+        (10**400, "x0 is 1000.*; it must be a number"),
+        (1j, "x0 is 1j, a complex; it must be a number"),
+        (object(), "a object; it must be a number"),
+    ],
+)
+def test_nonsense_is_a_fault(world, raw, message):
+    session = Session(world.model)
+    with pytest.raises(ValueError, match=message):
+        session.check({"x0": raw})
+    with pytest.raises(ValueError, match=message):
+        Session(world.model, known={"x0": raw})
+    wanted, offer = session.wanted(), session.wanted_items()
+    session.tell(dict.fromkeys(wanted, raw) | {"x0": raw})
+    assert session.answer().status == ("failed" if wanted != ["x5"] else "complete")
+    assert session.answer().items == offer
+
+
+@pytest.mark.parametrize("raw", [1, 1.0, True, np.float32(1), np.int64(1), np.array(1.0)])
+def test_all_kinds_of_numbers_are_taken(raw):
+    world = random_world(np.random.default_rng(2), "regression", 1, missing=False)
+    world.X[:] = 1.0
+    told = dict.fromkeys(NAMES, raw) | {"x5": "kind 1"}
+    assert ask_and_tell(Session(world.model), told).value == pytest.approx(world.model.predict(world.X)[0])
+
+
+def test_a_missing_value_is_paid_where_training_saw_some():
+    rng = np.random.default_rng(9)
+    world = random_world(rng, "regression", 30)
+    X = np.full_like(world.X, np.nan)
+    answer = ask_and_tell(Session(world.model), dict.fromkeys(NAMES))
+    assert answer.status == "complete"
+    assert answer.terminal == world.model.apply(X)[0]
+    assert answer.cost == pytest.approx(world.model.predict_cost(X)[0])
+
+
+# ------------------------------------------------------------------------------------------ the trail
+
+
+def test_the_trail_says_why_each_item_was_bought():
+    rng = np.random.default_rng(12)
+    routed = 0
+    for _ in range(30):
+        world = random_world(rng, "binary", 5)
+        for told in world.rows:
+            session = Session(world.model)
+            while wanted := session.wanted():
+                session.tell({name: told[name] for name in wanted}, source="someone", seconds=0.25)
+            answer = session.answer()
+            trail = json.loads(answer.to_json())["trail"]
+            items = [item for entry in trail if entry["event"] == "bought" for item in entry["items"]]
+            assert sorted(items) == sorted(answer.items)  # each once
+            margin = threshold = None
+            for entry in trail:
+                node = entry["node"]
+                assert node in answer.path
+                if entry["event"] == "gate":
+                    margin, threshold = entry["margin"], entry["threshold"]
+                    child = (world.model.shape.upper if margin > threshold else world.model.shape.lower)[node]
+                    assert entry["to"] == (f"node {child}" if child >= 0 else f"terminal {-1 - child}")
+                    continue
+                assert (entry["margin"], entry["threshold"]) == (margin, threshold)
+                assert entry["price"] == pytest.approx(sum(entry["items"].values()))
+                assert (entry["source"], entry["latency"], entry["outcome"]) == ("someone", 0.25, "ok")
+                routed += margin is not None
+    assert routed > 20
+
+
+def test_json_of_an_answer(world):
+    answer = ask_and_tell(Session(world.model), world.rows[0])
+    data = json.loads(answer.to_json(indent=1))
+    assert data["value"] in ("no", "yes")
+    assert sum(data["probabilities"].values()) == pytest.approx(1.0)
+    assert set(data["probabilities"]) == {"no", "yes"}
+    assert data["cost"] == answer.cost
+    assert answer.complete

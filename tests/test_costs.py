@@ -1,0 +1,256 @@
+"""Bills: items with prices, features that require them, and the errors of those who write prices by hand."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import PROPERTY
+from cstc import CostModel
+from cstc.costs import as_cost_model
+
+TURNEY = CostModel(
+    {"age": 1.0, "blood draw": 2.10, "glucose": 15.51, "insulin": 20.68},
+    requires={"glucose": ["blood draw"], "insulin": ["blood draw"]},
+)
+
+
+# -- three ways to give prices ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prices", [[1.0, 5.0, 20.0], (1, 5, 20), np.array([1, 5, 20])])
+def test_an_array_prices_features_by_position(prices):
+    costs = CostModel(prices)
+    assert costs.by_position
+    assert costs.price_of([0, 2, 2]) == 21.0
+    resolved = costs.resolve(["a", "b", "c"])
+    assert resolved.item_names == ["a", "b", "c"]
+    np.testing.assert_array_equal(resolved.prices, [1, 5, 20])
+    np.testing.assert_array_equal(resolved.feature_items, np.eye(3, dtype=bool))
+    assert resolved.full_cost == 26.0
+    assert resolved.evaluation == 0.0
+
+
+def test_a_mapping_prices_features_by_name_in_any_order():
+    resolved = CostModel({"b": 5, "a": 1}, evaluation=1).resolve(["a", "b"])
+    np.testing.assert_array_equal(resolved.feature_prices, [1, 5])
+    assert resolved.evaluation == 1.0
+
+
+@pytest.mark.parametrize(
+    "header", ["feature,cost", "name,price", "item,cost", " feature , cost ,remark", "cost,feature"]
+)
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["plain", "byte order mark"])
+def test_csv_headers(tmp_path, header, mark):
+    columns = [column.strip() for column in header.split(",")]
+    row = ",".join({"cost": " 2.5 ", "price": "2.5", "remark": "x"}.get(column, " age ") for column in columns)
+    path = tmp_path / "prices.csv"
+    path.write_text(f"{mark}{header}\n{row}\n\n", encoding="utf-8")
+    assert CostModel.from_csv(path).prices == {"age": 2.5}
+
+
+def test_csv_with_requirements_and_evaluation(tmp_path):
+    path = tmp_path / "prices.csv"
+    path.write_text(
+        "feature,cost,requires\ndraw,2.1,\nglucose,15.51,draw\ninsulin,20.68, draw ;\nratio,,glucose;insulin\n"
+    )
+    costs = CostModel.from_csv(path, evaluation=0.5)
+    assert costs.price_of(["ratio"]) == pytest.approx(38.29)
+    assert costs.evaluation == 0.5
+    assert as_cost_model(path, 2).prices == as_cost_model(str(path), 2).prices == costs.prices
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("feature,cost\na,1\nb,cheap\n", "line 3: the price of 'b' is 'cheap'; a price must be a number"),
+        ("feature,cost\na,-1\n", "line 2: the price of 'a' is -1.0; a price must be finite and 0 or more"),
+        ("feature,cost\na,nan\n", "line 2: the price of 'a' is nan"),
+        ("feature,cost\na,inf\n", "line 2: the price of 'a' is inf"),
+        ("feature,cost\na,17,61\n", "line 2: more fields than the 2 of the header"),
+        ("feature,cost\na,1\nb,2\na,1\n", "line 4: 'a' appears twice"),
+        ("feature,cost\na,1\n ,2\n", "line 3: the name is empty"),
+        ("feature,cost\na,\n", "line 2: 'a' has neither a price nor items that it requires"),
+        ("feature,cost\na\n", "line 2: 'a' has neither a price nor items that it requires"),
+        ("feature;cost\na;1\n", "the header is ['feature;cost']; it needs a column 'feature' and a column 'cost'"),
+        ("", "the header is []; it needs a column 'feature' and a column 'cost'"),
+    ],
+)
+def test_csv_errors_name_file_and_line(tmp_path, text, message):
+    path = tmp_path / "prices.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
+        CostModel.from_csv(path)
+    assert str(error.value).startswith(str(path))
+
+
+def test_what_an_estimator_takes_as_costs():
+    assert as_cost_model(None, 3).prices == (1.0, 1.0, 1.0)
+    assert as_cost_model([1, 2], 2).prices == (1.0, 2.0)
+    assert as_cost_model({"a": 1}, 1).prices == {"a": 1.0}
+    assert as_cost_model(TURNEY, 3) is TURNEY
+
+
+# -- bills -------------------------------------------------------------------------------------------------------
+
+
+def test_blood_draw_is_paid_once():
+    """Turney: glucose costs 17.61 alone and 15.51 once blood was drawn for insulin."""
+    glucose, insulin, both = (TURNEY.price_of(f) for f in (["glucose"], ["insulin"], ["glucose", "insulin"]))
+    assert glucose == pytest.approx(17.61)
+    assert both - insulin == pytest.approx(15.51)
+    resolved = TURNEY.resolve(["insulin", "glucose", "age"])
+    assert resolved.item_names == ["age", "blood draw", "glucose", "insulin"]
+    np.testing.assert_array_equal(resolved.feature_items.astype(int), [[0, 1, 0, 1], [0, 1, 1, 0], [1, 0, 0, 0]])
+    np.testing.assert_allclose(resolved.feature_prices, [22.78, 17.61, 1.0])
+    assert resolved.full_cost == pytest.approx(39.29)
+
+
+def test_one_call_returns_ten_features():
+    names = [f"weather {j}" for j in range(10)]
+    costs = CostModel({"call": 3.0}, requires={name: ["call"] for name in names})
+    assert costs.price_of(names[:1]) == costs.price_of(names) == 3.0
+    resolved = costs.resolve(names)
+    assert resolved.n_items == 1
+    assert resolved.feature_items.all()
+    assert resolved.full_cost == 3.0
+
+
+def test_derived_feature_costs_what_it_is_computed_from():
+    """FTI is computed from TT4 and T4U: free once both are there."""
+    costs = CostModel({"TT4": 14.51, "T4U": 11.41}, requires={"FTI": ["TT4", "T4U"]})
+    assert costs.price_of(["FTI"]) == pytest.approx(25.92)
+    assert costs.price_of(["FTI", "TT4", "T4U"]) == pytest.approx(25.92)
+    resolved = costs.resolve(["TT4", "FTI"])
+    np.testing.assert_array_equal(resolved.feature_items, [[True, False], [True, True]])
+
+
+def test_requirements_are_transitive():
+    costs = CostModel(
+        {"visit": 1, "draw": 2, "glucose": 4}, {"index": ["glucose"], "glucose": ["draw"], "draw": ["visit"]}
+    )
+    assert costs.price_of(["index"]) == 7.0
+    assert costs.price_of(["draw"]) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("requires", "circle"),
+    [({"a": ["a"]}, "a -> a"), ({"a": ["b"], "b": ["c"], "c": ["b"]}, "b -> c -> b")],
+)
+def test_requirements_in_a_circle(requires, circle):
+    with pytest.raises(ValueError, match=f"requires goes in a circle: {circle}$"):
+        CostModel({"a": 1, "b": 1, "c": 1}, requires)
+
+
+def test_two_ways_to_one_item_are_no_circle():
+    costs = CostModel({"d": 1}, {"a": ["b", "c"], "b": ["d"], "c": ["d"]})
+    assert costs.price_of(["a"]) == 1.0
+
+
+# -- errors ------------------------------------------------------------------------------------------------------
+
+
+def test_wrong_length():
+    with pytest.raises(ValueError, match=r"^costs has 518 entries, X has 519 features$"):
+        CostModel(np.ones(518)).resolve([f"x{j}" for j in range(519)])
+
+
+@pytest.mark.parametrize("price", [-1, float("nan"), float("inf"), "cheap", None, [1.0]], ids=str)
+@pytest.mark.parametrize("make", [lambda p: [1, p], lambda p: {"b": 1, "feature 1": p}], ids=["array", "mapping"])
+def test_bad_prices(make, price):
+    with pytest.raises(ValueError, match=r"the price of 'feature 1' is .*; a price must be .* 0 or more"):
+        CostModel(make(price))
+
+
+@pytest.mark.parametrize("evaluation", [-1, float("nan"), "free"])
+def test_bad_evaluation_cost(evaluation):
+    with pytest.raises(ValueError, match="the price of 'evaluation' is"):
+        CostModel([1], evaluation=evaluation)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (({"a": 1}, {"a": ["draw"]}), "'a' requires 'draw', which has no price; known items: 'a'"),
+        (({"a": 1}, {"b": []}), "requires['b'] is empty; name at least one item, or give 'b' a price"),
+        (({"a": 1}, {"b": "a"}), "requires['b'] is the text 'a'; give a list of names: ['a']"),
+        (([1, 2], {"a": ["b"]}), "requires= needs prices by name: pass prices as a mapping {name: price}"),
+        (([[1, 2]],), "prices has shape (1, 2); give one price per feature"),
+        ((3,), "prices has shape (); give one price per feature"),
+    ],
+)
+def test_bad_models(arguments, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        CostModel(*arguments)
+
+
+def test_unknown_names():
+    with pytest.raises(
+        ValueError, match=r"no price and no required items for 'weight'; costs knows 'age', 'blood draw'"
+    ):
+        TURNEY.resolve(["age", "glucose", "insulin", "weight"])
+    with pytest.raises(ValueError, match=r"costs names 'insulin', which is neither a column of X nor required by one"):
+        TURNEY.resolve(["age", "glucose"])
+    with pytest.raises(ValueError, match="unknown item or feature 'weight'; known: 'age'"):
+        TURNEY.price_of(["weight"])
+
+
+def test_long_lists_of_names_are_shortened():
+    with pytest.raises(ValueError, match=r"'x7' and 12 more; costs knows 'a'$"):
+        CostModel({"a": 1}).resolve([f"x{j}" for j in range(20)])
+
+
+@pytest.mark.parametrize("column", [3, -1, "age"])
+def test_unknown_columns(column):
+    with pytest.raises(ValueError, match=f"no price for '{column}'; prices go by column number, 0 to 2"):
+        CostModel([1, 2, 3]).price_of([0, column])
+
+
+# -- identities --------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def bills(draw):
+    """A cost model without circles (a name requires later names only), and two sets of its features."""
+    names = [f"f{j}" for j in range(draw(st.integers(1, 7)))]
+    prices = {name: draw(st.floats(0, 1e3)) for name in names}
+    requires = {name: draw(st.sets(st.sampled_from(names[j:]))) - {name} for j, name in enumerate(names)}
+    costs = CostModel(prices, {name: sorted(items) for name, items in requires.items() if items})
+    features = st.sets(st.sampled_from(names))
+    return costs, draw(features), draw(features)
+
+
+def brute_force(costs, features):
+    """Grow the set of items until nothing is added."""
+    items = set(features)
+    while True:
+        more = items.union(*(costs.requires.get(item, ()) for item in items))
+        if more == items:
+            return sum(costs.prices[item] for item in items)
+        items = more
+
+
+@PROPERTY
+@given(bills())
+def test_price_of_is_monotone_subadditive_and_exact(drawn):
+    costs, some, others = drawn
+    price, other, both = costs.price_of(some), costs.price_of(others), costs.price_of(some | others)
+    assert price == pytest.approx(brute_force(costs, some))
+    assert both == pytest.approx(brute_force(costs, some | others))
+    rounding = 1e-9 * (1 + both)
+    assert max(price, other) - rounding <= both <= price + other + rounding
+    assert costs.price_of([]) == 0.0
+
+
+@PROPERTY
+@given(bills())
+def test_resolved_bills_are_the_same_bills(drawn):
+    costs, some, _ = drawn
+    names = sorted(costs.prices)
+    resolved = costs.resolve(names)
+    at = [names.index(name) for name in some]
+    assert resolved.prices[resolved.feature_items[at].any(axis=0)].sum() == pytest.approx(costs.price_of(some))
+    assert resolved.full_cost == pytest.approx(costs.price_of(names))
+    np.testing.assert_allclose(resolved.feature_prices, [costs.price_of([name]) for name in names])

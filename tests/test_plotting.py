@@ -1,0 +1,219 @@
+"""The numbers in the pictures are the model's own, and the pictures can be read."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+
+import builders
+from builders import SHAPES
+from cstc import CSTCClassifier, CSTCRegressor
+from cstc.datasets import QUADRANT_COSTS, make_quadrants
+from cstc.model import COUNTINGS
+from cstc.plotting import CostQualityDisplay, NodePredictionsDisplay, TreeDisplay
+from cstc.pool import TreePool
+from cstc.tree import TreeShape
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+DRAWN = SHAPES | {"chain of 10": TreeShape.chain(10), "quadrants": TreeShape.full(3)}
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    matplotlib.pyplot.close("all")
+
+
+def fitted(model):
+    """An estimator around a model that no training has made."""
+    estimator = CSTCRegressor()
+    estimator.model_, estimator.n_features_in_, estimator._categories = model, model.costs.feature_items.shape[0], {}
+    return estimator
+
+
+@pytest.fixture(scope="module")
+def quadrants():
+    X, y = make_quadrants(800, random_state=0)
+    model = CSTCRegressor(costs=QUADRANT_COSTS, cost_weight=0.03, weak_learners="identity", random_state=0)
+    return model.fit(X, y), X, y
+
+
+def texts_of(figure):
+    """Every non-empty text of a figure and its box in pixels."""
+    figure.canvas.draw()
+    texts = [text for text in figure.findobj(matplotlib.text.Text) if text.get_text().strip() and text.get_visible()]
+    return [(text.get_text(), text.get_window_extent()) for text in texts]
+
+
+# ------------------------------------------------------------------------------------ TreeDisplay
+
+
+@pytest.mark.parametrize("counting", COUNTINGS)
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_purchases_along_the_tree_add_up_to_the_cost_of_the_model(shape, counting):
+    rng = np.random.default_rng(0)
+    model, X = builders.random_model(rng, shape), builders.random_table(rng, 300)
+    flow = TreeDisplay.from_estimator(fitted(model), X, counting=counting).flow
+    cost = model.predict_cost(X, counting)
+    spent = flow.node_shares @ flow.node_prices + flow.terminal_shares @ flow.terminal_prices
+    assert spent == pytest.approx(cost.mean())
+    for terminal in range(shape.n_terminals):
+        here = model.apply(X) == terminal
+        on_path = flow.visits[here].any(axis=0)
+        assert flow.terminal_shares[terminal] == here.mean()
+        if here.any():
+            assert flow.terminal_costs[terminal] == pytest.approx(cost[here].mean())
+            assert (on_path == shape.paths[terminal]).all()
+        else:
+            assert np.isnan(flow.terminal_costs[terminal])
+
+
+def test_bought_items_are_named_where_they_are_bought_first(quadrants):
+    model, X, y = quadrants
+    display = TreeDisplay.from_estimator(model, X, y)
+    bought = [set(np.flatnonzero(items)) for items in display.flow.node_items]
+    assert bought[0] | bought[1] == bought[0] | bought[2] == {0, 1}  # the signs
+    assert sorted(item for node in bought[3:] for item in node) == [2, 3, 4, 5]
+    assert display.flow.node_prices.tolist() == [1, 1, 1, 10, 10, 10, 10]
+    assert display.flow.terminal_costs.tolist() == [12] * 4
+
+
+@pytest.mark.parametrize("shape", DRAWN.values(), ids=DRAWN)
+def test_no_text_of_a_tree_covers_another_or_leaves_the_picture(shape):
+    rng = np.random.default_rng(1)
+    model, X = builders.random_model(rng, shape), builders.random_table(rng, 500)
+    display = TreeDisplay.from_estimator(fitted(model), X, rng.normal(size=500))
+    texts = texts_of(display.figure_)
+    assert sum(text.startswith("$v^") for text, _ in texts) == shape.n_nodes
+    assert sum(text.startswith(("cost", "no rows")) for text, _ in texts) >= shape.n_terminals
+    width, height = display.figure_.canvas.get_width_height()
+    for text, box in texts:
+        assert box.x0 >= 0, text
+        assert box.y0 >= 0, text
+        assert box.x1 <= width, text
+        assert box.y1 <= height, text
+    for (one, box), (other, other_box) in combinations(texts, 2):
+        assert not box.padded(-1).overlaps(other_box.padded(-1)), (one, other)
+
+
+def test_average_labels_of_numbers_and_classes(quadrants):
+    model, X, y = quadrants
+    display = TreeDisplay.from_estimator(model, X, y)
+    assert display.labels[0] == f"{y.mean():.2f}".replace("-", "−")
+    assert display.values[3] == pytest.approx(y[model.apply(X) == 0].mean())
+    assert TreeDisplay.from_estimator(model, X).labels is None
+    names = np.array(["low", "high"])[(y > 0).astype(int)]
+    classifier = CSTCClassifier(depth=1, n_weak_learners=10, random_state=0).fit(X, names)
+    share = max(np.mean(names == "low"), np.mean(names == "high"))
+    name = "low" if np.mean(names == "low") == share else "high"
+    assert TreeDisplay.from_estimator(classifier, X, names).labels[0] == f"{name}: {share:.0%}"
+    many = CSTCClassifier(depth=1, n_weak_learners=10, random_state=0).fit(X, np.digitize(y, [-1, 1]))
+    assert TreeDisplay.from_estimator(many, X, np.digitize(y, [-1, 1])).labels[0].startswith("class ")
+
+
+def test_tree_is_drawn_into_given_axes_and_again(quadrants):
+    model, X, y = quadrants
+    figure, axes = matplotlib.pyplot.subplots(1, 2)
+    display = TreeDisplay.from_estimator(model, X, y, ax=axes[0], caption=False)
+    assert display.ax_ is axes[0]
+    assert display.plot(axes[1]).figure_ is figure
+
+
+# ------------------------------------------------------------------------- NodePredictionsDisplay
+
+
+def test_weights_and_predictions_of_the_leaves_are_those_of_the_model(quadrants):
+    model, X, y = quadrants
+    display = NodePredictionsDisplay.from_estimator(model, X, y, groups=X[:, 0] > 0)
+    parents = model.model_.shape.terminal_parents[model.apply(X)]
+    np.testing.assert_allclose(display.predictions[np.arange(len(X)), parents], model.predict(X))
+    for node, feature in zip(range(3, 7), range(2, 6), strict=True):
+        assert display.weights[feature, node] == pytest.approx(1, abs=0.01)
+    # the first two levels look at the signs only
+    assert not display.weights[2:, :3].any()
+
+
+@pytest.mark.parametrize("shape", DRAWN.values(), ids=DRAWN)
+def test_every_node_has_its_two_panels(shape):
+    rng = np.random.default_rng(2)
+    weights = builders.random_tree(rng, shape, builders.N_FEATURES)
+    model = replace(
+        builders.random_model(rng, shape),
+        pool=TreePool.identity(builders.N_FEATURES),
+        predict_weights=weights.predict_weights,
+        route_weights=weights.route_weights,
+    )
+    X = np.nan_to_num(builders.random_table(rng, 200))
+    figure = NodePredictionsDisplay.from_estimator(fitted(model), X, rng.normal(size=200)).figure_
+    assert len(figure.axes) == 1 + 2 * shape.n_nodes
+    titles = [axes.get_title() for axes in figure.axes]
+    assert sum("of rows" in title for title in titles) == shape.n_nodes
+
+
+def test_a_node_that_only_routes_shows_what_it_routes_with(quadrants):
+    model, X, y = quadrants
+    weights = model.model_.predict_weights.copy()
+    weights[:, 0] = 0.0
+    other = fitted(replace(model.model_, predict_weights=weights))
+    display = NodePredictionsDisplay.from_estimator(other, X, y)
+    np.testing.assert_allclose(display.weights[:2, 0] != 0, model.model_.route_weights[:2, 0] != 0)
+    assert display.weights[:, 0].any()
+
+
+def test_models_that_it_cannot_show(quadrants):
+    model, X, y = quadrants
+    boosted = CSTCRegressor(n_weak_learners=5, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="weak_learners='identity'"):
+        NodePredictionsDisplay.from_estimator(boosted, X, y)
+    with pytest.raises(ValueError, match="feature_names has 2 entries, X has 6 features"):
+        NodePredictionsDisplay.from_estimator(model, X, y, feature_names=["a", "b"])
+
+
+# ----------------------------------------------------------------------------- CostQualityDisplay
+
+
+def test_curves_are_drawn_by_rising_cost_in_different_ways():
+    display = CostQualityDisplay.from_predictions(
+        [[12, 2, 5], [20]], [[0.8, 0.7, 0.78], 0.81], ["tree", "all features"], quality_name="accuracy"
+    )
+    assert display.costs[0].tolist() == [2, 5, 12]
+    assert display.qualities[0].tolist() == [0.7, 0.78, 0.8]
+    one, other = display.ax_.lines
+    assert one.get_color() != other.get_color()
+    assert one.get_marker() != other.get_marker()
+    assert display.ax_.get_ylabel() == "accuracy"
+    assert [text.get_text() for text in display.ax_.get_legend().get_texts()] == ["tree", "all features"]
+
+
+def test_curves_must_fit_together():
+    with pytest.raises(ValueError, match="2, 1 and 1 entries"):
+        CostQualityDisplay.from_predictions([[1], [2]], [[1]], ["tree"])
+    with pytest.raises(ValueError, match=r"'tree' has costs of shape \(2,\) and qualities of shape \(1,\)"):
+        CostQualityDisplay.from_predictions([[1, 2]], [[1]], ["tree"])
+
+
+# ------------------------------------------------------------------------------------ the library
+
+
+def test_matplotlib_is_imported_only_for_drawing(quadrants, monkeypatch):
+    code = "import cstc.plotting, sys; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"pip install 'cstc\[plot\]'"):
+        TreeDisplay.from_estimator(*quadrants)
+
+
+def test_only_fitted_trees_are_drawn(quadrants):
+    _, X, y = quadrants
+    with pytest.raises(NotFittedError):
+        TreeDisplay.from_estimator(CSTCRegressor(), X, y)
+    with pytest.raises(TypeError, match="LinearRegression is no CSTC estimator"):
+        TreeDisplay.from_estimator(LinearRegression().fit(X, y), X, y)
+    with pytest.raises(ValueError, match="counting"):
+        TreeDisplay.from_estimator(*quadrants, counting="both")
