@@ -3,9 +3,9 @@
     OMP_NUM_THREADS=1 .venv/bin/python benchmarks/serving.py            # overhead of a prediction
     OMP_NUM_THREADS=1 .venv/bin/python benchmarks/serving.py --faults   # 64 callers, failing sources, 60 s
 
-Overhead.  A CSTC model is served by one source for each feature and by one source for all; beside it, in alternating
-blocks of the same run, one-row ``Booster.predict`` of a full LightGBM model.  With sources that answer from memory the
-overhead is all time outside of them; with sources of 5 ms it is the time beyond the slowest call of every wave.
+Overhead.  CSTC models of 20 features are served by 20 and by 5 sources; beside them, in alternating blocks of the same
+run, one-row ``Booster.predict`` of a full LightGBM model.  With sources that answer from memory the overhead is all
+time outside of them; with sources of 5 ms it is the time beyond the slowest call of every wave.
 
 Faults.  Sources raise, hang, are cancelled, and return NaN, text, too many or too few values, under callers in threads
 and on an event loop, with budgets and deadlines, some of them cancelled.  Every promise is checked for every answer.
@@ -23,6 +23,7 @@ import threading
 import time
 import warnings
 from collections import Counter, defaultdict, deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -44,21 +45,23 @@ def make_data(n: int = 6000, n_features: int = 20) -> tuple[np.ndarray, np.ndarr
     return X, y, rng.choice([1.0, 5.0, 20.0], size=n_features)
 
 
-def sources_over(rows: list[list[float]], *, seconds: float = 0.0, together: bool = False, **options) -> list:
-    """One source for each column, or one for all; each call takes `seconds`."""
+def sources_over(rows: list[list[float]], n_sources: int, *, seconds: float = 0.0, **options) -> list:
+    """So many sources that share the columns evenly; each call takes `seconds`."""
 
     def source(columns: list[int], name: str):
-        @extractor(provides=[f"x{j}" for j in columns], name=name, instant=not seconds, **options)
+        names = [f"x{j}" for j in columns]
+
+        @extractor(provides=names, name=name, instant=not seconds, **options)
         def fetch(i):
             if seconds:
                 time.sleep(seconds)
             row = rows[i]
-            return row if together else row[columns[0]]
+            return {name: row[j] for name, j in zip(names, columns, strict=True)}
 
         return fetch
 
-    columns = list(range(len(rows[0])))
-    return [source(columns, "table")] if together else [source([j], f"source {j}") for j in columns]
+    columns = range(len(rows[0]))
+    return [source([j for j in columns if j % n_sources == k], f"source {k}") for k in range(n_sources)]
 
 
 def waiting_time(answer: Answer) -> float:
@@ -71,55 +74,107 @@ def waiting_time(answer: Answer) -> float:
 
 
 def compare(functions: dict, n_rows: int, block: int = 50) -> dict[str, float]:
-    """Median seconds per call over blocks that take turns; a function returns the seconds that do not count."""
+    """Median seconds per call over blocks that take turns, without the seconds spent in sources."""
     times: dict[str, list[float]] = {name: [] for name in functions}
     for start in range(0, n_rows, block):
+        rows = range(start, min(start + block, n_rows))
         for name, function in functions.items():
-            aside = 0.0
             began = time.perf_counter()
-            for i in range(start, min(start + block, n_rows)):
-                aside += function(i) or 0.0
-            times[name].append((time.perf_counter() - began - aside) / (min(start + block, n_rows) - start))
+            results = [function(i) for i in rows]
+            seconds = time.perf_counter() - began
+            in_sources = sum(in_sources_of(result) for result in results if isinstance(result, Answer))
+            times[name].append((seconds - in_sources) / len(rows))
     return {name: statistics.median(values) for name, values in times.items()}
+
+
+def in_sources_of(answer: Answer) -> float:
+    return sum(entry["latency"] or 0.0 for entry in answer.trail if entry["event"] == "bought")
 
 
 def in_memory(models: dict[str, FittedTree], booster: lightgbm.Booster, X: np.ndarray, n_rows: int) -> None:
     rows = X.tolist()
     singles = [np.ascontiguousarray(X[i : i + 1]) for i in range(n_rows)]
-    functions = {"Booster.predict": lambda i: booster.predict(singles[i], num_threads=1) is None}
+    functions = {"Booster.predict": lambda i: booster.predict(singles[i], num_threads=1)}
     for name, model in models.items():
-        for together in (False, True):
-            predictor = OnDemandPredictor(model, sources_over(rows, together=together))
-            label = f"{name}, {'one source for all' if together else 'a source per feature'}"
-            functions[label] = lambda i, serve=predictor.predict: sum(
-                event[6] for event in serve(i)._events if event[0] == "bought" and event[6]
-            )
+        for n_sources in (20, 5):
+            functions[f"{name}, {n_sources} sources"] = OnDemandPredictor(model, sources_over(rows, n_sources)).predict
     compare(functions, min(n_rows, 200))  # warm up
     medians = compare(functions, n_rows)
     base = medians.pop("Booster.predict")
     print(f"\nsources in memory, {n_rows} rows: one-row Booster.predict takes {base * 1e6:.0f} us")
     for name, seconds in medians.items():
-        print(f"  {name:<52} overhead {seconds * 1e6:6.0f} us   {seconds / base:5.2f} x Booster.predict")
+        print(f"  {name:<42} overhead {seconds * 1e6:6.0f} us   {seconds / base:5.2f} x Booster.predict")
 
 
 def with_slow_sources(models: dict[str, FittedTree], X: np.ndarray, n_rows: int, seconds: float) -> None:
-    print(f"\nsources of {1000 * seconds:g} ms, {n_rows} rows:")
+    """Medians over the rows; beside them the same calls by hand, wave by wave, with the same threads and no model.
+
+    A thread that wakes up after some milliseconds finds its caches cold, and on some machines waking it is dear by
+    itself: what the calls by hand lose is lost to every server there.
+    """
+    print(f"\n5 sources of {1000 * seconds:g} ms, medians of {n_rows} rows:")
     rows = X.tolist()
     for name, model in models.items():
         for label, options in {"no time limit": {}, "timeout of 2 s": {"timeout": 2.0}}.items():
-            with OnDemandPredictor(model, sources_over(rows, seconds=seconds, **options), max_threads=64) as predictor:
+            sources = sources_over(rows, 5, seconds=seconds, **options)
+            with OnDemandPredictor(model, sources) as predictor:
                 predictor.predict(0)
-                total = waited = waves = 0.0
-                for i in range(n_rows):
-                    began = time.perf_counter()
-                    answer = predictor.predict(i)
-                    total += time.perf_counter() - began
-                    waited += waiting_time(answer)
-                    waves += max(entry.get("wave", 0) for entry in answer.trail)
+                answers, times = timed(predictor.predict, range(n_rows))
+            waves = [waves_of(answer) for answer in answers]
+            lost = times - np.array([waiting_time(answer) for answer in answers])
+            hands = Hands({source.name: source.function for source in sources})
+            waited_by_hand, times_by_hand = timed(hands.fetch, list(enumerate(waves)))
+            lost_by_hand = times_by_hand - np.array(waited_by_hand)
+            n_waves = np.mean([len(row) for row in waves])
             print(
-                f"  {name + ', ' + label:<44} {1000 * total / n_rows:6.2f} ms in {waves / n_rows:4.1f} waves   "
-                f"overhead {100 * (total - waited) / total:5.2f}%"
+                f"  {name + ', ' + label:<38} {1000 * np.median(times):5.2f} ms in {n_waves:.1f} waves"
+                f"   overhead {1e6 * np.median(lost):4.0f} us = {100 * np.median(lost / times):5.2f}%"
+                f"   (by hand {1e6 * np.median(lost_by_hand):4.0f} us = "
+                f"{100 * np.median(lost_by_hand / times_by_hand):5.2f}%)"
             )
+
+
+def timed(function, arguments) -> tuple[list, np.ndarray]:
+    """Results and seconds of each call."""
+    results, times = [], []
+    for argument in arguments:
+        began = time.perf_counter()
+        results.append(function(argument))
+        times.append(time.perf_counter() - began)
+    return results, np.array(times)
+
+
+def waves_of(answer: Answer) -> list[list[str]]:
+    """The sources that were called together."""
+    waves: dict[int, list[str]] = defaultdict(list)
+    for entry in answer.trail:
+        if entry["event"] == "bought" and entry["source"]:
+            waves[entry["wave"]].append(entry["source"])
+    return list(waves.values())
+
+
+class Hands:
+    """The same calls without a model: what threads cost on this machine."""
+
+    def __init__(self, functions: dict) -> None:
+        self._functions = functions
+        self._pool = ThreadPoolExecutor(32)
+
+    def _call(self, name: str, i: int) -> float:
+        began = time.perf_counter()
+        self._functions[name](i)
+        return time.perf_counter() - began
+
+    def fetch(self, row: tuple[int, list[list[str]]]) -> float:
+        """Seconds of the slowest calls of the waves."""
+        i, waves = row
+        slowest = 0.0
+        for names in waves:
+            if len(names) == 1:
+                slowest += self._call(names[0], i)
+            else:
+                slowest += max(f.result() for f in [self._pool.submit(self._call, name, i) for name in names])
+        return slowest
 
 
 def overhead(n_rows: int, rounds: int) -> None:
@@ -141,7 +196,7 @@ def overhead(n_rows: int, rounds: int) -> None:
             f"cost {model.predict_cost(X).mean():.1f} of {costs.sum():.0f}"
         )
     in_memory(models | {"the LightGBM model itself": cstc.from_lightgbm(booster, costs)}, booster, X, n_rows)
-    with_slow_sources(models, X, max(20, n_rows // 20), 0.005)
+    with_slow_sources(models, X, max(20, n_rows // 10), 0.005)
 
 
 # -------------------------------------------------------------------------------------------- faults

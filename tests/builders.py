@@ -11,7 +11,7 @@ from cstc.costs import ResolvedCosts
 from cstc.hard_tree import HardTree, Rows
 from cstc.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from cstc.model import FittedTree, Schema
-from cstc.objective import DenseDesign, NodeParameters, Penalty, TreeObjective
+from cstc.objective import DenseDesign, NodeParameters, Penalty, Prior, TreeObjective
 from cstc.pool import TreePool
 from cstc.tree import TreeShape
 from cstc.weak_learners import WeakLearners
@@ -92,15 +92,29 @@ def random_objective(rng, shape, loss, *, n=25, n_learners=5, dtype=float, gate_
     )
 
 
-def random_parameters(rng, objective, size=1.0):
-    """Parameters away from zero: every weight is between 0.2 and 1 times `size`, of either sign."""
+def changed(objective, **changes):
+    """The same problem but for what is named."""
+    names = ("design", "y", "loss", "shape", "penalty", "gate_slope", "prior")
+    same = {name: getattr(objective, name) for name in names} | {"sample_weight": objective.row_weights}
+    return TreeObjective(**(same | changes))
+
+
+def random_parameters(rng, objective):
+    """Parameters away from zero: every weight is between 0.2 and 1, of either sign."""
     n_learners, n_nodes = objective.design.n_learners, objective.shape.n_nodes
-    weights = rng.uniform(0.2, 1, (n_learners, n_nodes, objective.n_columns)) * size
+    weights = rng.uniform(0.2, 1, (n_learners, n_nodes, objective.n_columns))
     weights *= rng.choice([-1.0, 1.0], weights.shape)
     intercepts = rng.normal(size=(n_nodes, objective.n_columns))
     if objective.separate_gate:
-        intercepts[:, -1] = 0.0
+        intercepts[:, -1] = 0.0  # the threshold takes its place
     return NodeParameters(weights, intercepts, rng.normal(size=n_nodes))
+
+
+def random_prior(rng, objective, strength=0.2):
+    """A pull to weights of the outputs; nothing is known of a gate of its own."""
+    centre = random_parameters(rng, objective)
+    centre.weights[:, :, objective.n_outputs :] = 0.0
+    return Prior(centre.weights[:, 0], centre.intercepts[0], strength)
 
 
 # ------------------------------------------------------------------------------ pools and models

@@ -99,6 +99,18 @@ def l1_term(weights, penalty):
     return penalty.l1_weight * sum(smooth_root(weight**2, penalty.floor) for weight in weights.ravel())
 
 
+def prior_term(parameters, prior):
+    """The pull of every node to common weights and intercepts; not in the paper."""
+    n_learners, n_nodes, n_columns = parameters.weights.shape
+    total = 0.0
+    for k in range(n_nodes):
+        for q in range(n_columns):
+            total += (parameters.intercepts[k, q] - prior.intercepts[q]) ** 2
+            for t in range(n_learners):
+                total += (parameters.weights[t, k, q] - prior.weights[t, q]) ** 2
+    return prior.strength * total
+
+
 def node_margins(phi_row, parameters, node):
     """Outputs of one classifier for one row, and its gate behind them where it has one of its own."""
     n_learners, _, n_columns = parameters.weights.shape
@@ -116,10 +128,12 @@ def row_gates(phi_row, shape, parameters, gate_slope=1.0):
     ]
 
 
-def global_loss(phi, y, sample_weight, loss, shape, parameters, penalty, gate_slope=1.0):
-    """Eq. nodeloss: expected risk of all nodes + rho * l1 + lam * expected relaxed cost."""
+def global_loss(phi, y, sample_weight, loss, shape, parameters, penalty, gate_slope=1.0, prior=None):
+    """Eq. nodeloss: expected risk of all nodes + rho * l1 + lam * expected relaxed cost, and the pull of a prior."""
     costs = [path_cost(parameters.weights, path, penalty) for path in paths(shape)]
     total = l1_term(parameters.weights, penalty)
+    if prior is not None:
+        total += prior_term(parameters, prior)
     for i in range(len(y)):
         share = sample_weight[i] / sum(sample_weight)
         nodes, terminals = soft_traversal(shape, row_gates(phi[i], shape, parameters, gate_slope))

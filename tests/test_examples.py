@@ -49,3 +49,15 @@ def test_quadrants_repeated(tmp_path):
     lines = [line for line in done.stdout.splitlines() if "MSE < 0.01" in line]
     assert len(lines) == 2
     assert "2 of 2;  all paths buy 2 cheap + 1 expensive: 2 of 2" in lines[0]
+
+
+def test_service(tmp_path):
+    done = run("service/run.py", folder=tmp_path)
+    lines = dict(line.strip().rsplit("  ", 1) for line in done.stdout.splitlines() if "  " in line.strip())
+    saved = next(value for name, value in lines.items() if name.startswith("saved"))
+    assert 0 < int(saved.strip().rstrip("%")) < 100
+    assert done.stdout.count(" complete ") >= 5
+    assert "wanted: " in done.stdout
+    assert "ended with status 0" in done.stdout
+    assert not done.stderr
+    assert not list(tmp_path.iterdir())

@@ -12,14 +12,16 @@ from builders import (
     LOSSES,
     PROPERTY,
     SHAPES,
+    changed,
     each_loss,
     each_shape,
     random_objective,
     random_parameters,
+    random_prior,
     random_shape,
     seeds,
 )
-from cstc.objective import DenseDesign, NodeParameters, TreeObjective
+from cstc.objective import DenseDesign, NodeParameters
 from cstc.solver import node_problem
 
 # everything that changes the loss, one at a time and together
@@ -42,9 +44,8 @@ def build(shape, loss, seed=0, **changes):
 def slow_loss(objective, parameters):
     phi = objective.design.phi.astype(float)
     y, weights = objective.y.tolist(), objective.row_weights.tolist()
-    return reference.global_loss(
-        phi, y, weights, objective.loss, objective.shape, parameters, objective.penalty, objective.gate_slope
-    )
+    problem = objective.loss, objective.shape, parameters, objective.penalty, objective.gate_slope, objective.prior
+    return reference.global_loss(phi, y, weights, *problem)
 
 
 def relative_error(gradient, expected):
@@ -98,6 +99,15 @@ def test_gradient_and_value_under_other_settings(loss, changes):
 
 
 @each_loss
+def test_gradient_and_value_with_a_prior(loss):
+    objective, parameters = build(SHAPES["chain"], loss)
+    objective = changed(objective, prior=random_prior(np.random.default_rng(1), objective))
+    value, gradient = objective.value_and_gradient(parameters)
+    assert relative_error(gradient.flatten(), numerical_gradient(objective, parameters)) <= 1e-6
+    assert value == pytest.approx(slow_loss(objective, parameters), rel=1e-8)
+
+
+@each_loss
 def test_gradient_at_fixed_auxiliaries(loss):
     objective, parameters = build(SHAPES["pruned"], loss, sharpness=0.7)
     elsewhere = random_parameters(np.random.default_rng(5), objective)
@@ -118,19 +128,8 @@ def test_value_and_gradient_of_a_float32_design(loss):
     objective, parameters = build(SHAPES["full of depth 4"], loss, dtype=np.float32)
     value, gradient = objective.value_and_gradient(parameters)
     assert value == pytest.approx(slow_loss(objective, parameters), rel=1e-4)
-    exact = TreeObjective(DenseDesign(objective.design.phi.astype(float)), *problem_without_design(objective))
+    exact = changed(objective, design=DenseDesign(objective.design.phi.astype(float)))
     assert relative_error(gradient.flatten(), exact.value_and_gradient(parameters)[1].flatten()) <= 1e-4
-
-
-def problem_without_design(objective):
-    return (
-        objective.y,
-        objective.row_weights,
-        objective.loss,
-        objective.shape,
-        objective.penalty,
-        objective.gate_slope,
-    )
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-8), (np.float32, 1e-4)])
@@ -169,6 +168,7 @@ def test_path_costs_of_learners_that_need_an_item_for_some_rows_only():
 @each_shape
 def test_gradient_of_one_node_is_a_piece_of_the_whole(shape, loss):
     objective, parameters = build(shape, loss)
+    objective = changed(objective, prior=random_prior(np.random.default_rng(1), objective))
     margins = objective.margins(parameters)
     for auxiliaries in (None, objective.penalty.auxiliaries(parameters.weights, shape.paths)):
         value, gradient = objective.value_and_gradient(parameters, auxiliaries)
@@ -185,14 +185,15 @@ def test_gradient_of_one_node_is_a_piece_of_the_whole(shape, loss):
 def test_a_node_alone_costs_what_it_adds_to_its_ancestors(shape, loss):
     """Differences between two weight vectors of a leaf are the same in the whole tree and in its own problem."""
     objective, parameters = build(shape, loss)
+    objective = changed(objective, prior=random_prior(np.random.default_rng(1), objective))
     node = int(np.flatnonzero(shape.is_leaf)[-1])
     other = random_parameters(np.random.default_rng(9), objective)
-    changed = NodeParameters(parameters.weights.copy(), parameters.intercepts.copy(), parameters.thresholds)
-    changed.weights[:, node], changed.intercepts[node] = other.weights[:, node], other.intercepts[node]
+    after = NodeParameters(parameters.weights.copy(), parameters.intercepts.copy(), parameters.thresholds)
+    after.weights[:, node], after.intercepts[node] = other.weights[:, node], other.intercepts[node]
     row_weights = objective.row_weights * objective.traversal(parameters)[0][:, node]
     alone = node_problem(objective, parameters, node, row_weights)
-    whole = slow_loss(objective, changed) - slow_loss(objective, parameters)
-    single = alone.value(changed.keep([node])) - alone.value(parameters.keep([node]))
+    whole = slow_loss(objective, after) - slow_loss(objective, parameters)
+    single = alone.value(after.keep([node])) - alone.value(parameters.keep([node]))
     assert single * row_weights.sum() == pytest.approx(whole, rel=1e-8)
 
 
@@ -221,9 +222,9 @@ def test_auxiliaries_are_optimal_by_grid_search(name, sharpness):
     for at in np.ndindex(z.shape):
         values = []
         for candidate in np.linspace(0.4, 4, 13):
-            changed = z.copy()
-            changed[at] = candidate
-            values.append(objective.value(parameters, replace(best, **{name: changed})))
+            other = z.copy()
+            other[at] = candidate
+            values.append(objective.value(parameters, replace(best, **{name: other})))
         assert min(values) >= lowest - 1e-12
         assert max(values) > lowest + 1e-6
 
@@ -262,7 +263,7 @@ def test_order_of_rows_and_learners_does_not_matter(seed, loss):
     )
     design = DenseDesign(objective.design.phi[np.ix_(rows, learners)])
     y, weights = objective.y[rows], objective.row_weights[rows]
-    other = TreeObjective(design, y, weights, objective.loss, objective.shape, penalty, objective.gate_slope)
+    other = changed(objective, design=design, y=y, sample_weight=weights, penalty=penalty)
     value, gradient = objective.value_and_gradient(parameters)
     moved = replace(parameters, weights=parameters.weights[learners])
     other_value, other_gradient = other.value_and_gradient(moved)
@@ -279,7 +280,7 @@ def test_whole_weights_are_repeated_rows(seed):
     parameters = random_parameters(rng, objective)
     times = 1 + np.arange(objective.design.n_rows) % 3
     phi, y = objective.design.phi, objective.y
-    _, _, *rest = problem_without_design(objective)
-    weighted = TreeObjective(DenseDesign(phi), y, times.astype(float), *rest)
-    repeated = TreeObjective(DenseDesign(phi.repeat(times, axis=0)), y.repeat(times), np.ones(times.sum()), *rest)
+    weighted = changed(objective, sample_weight=times.astype(float))
+    long, ones = DenseDesign(phi.repeat(times, axis=0)), np.ones(times.sum())
+    repeated = changed(objective, design=long, y=y.repeat(times), sample_weight=ones)
     assert weighted.value(parameters) == pytest.approx(repeated.value(parameters), rel=1e-12)

@@ -40,8 +40,8 @@ def fitted(model):
 @pytest.fixture(scope="module")
 def quadrants():
     X, y = make_quadrants(800, random_state=0)
-    model = CSTCRegressor(costs=QUADRANT_COSTS, cost_weight=0.03, weak_learners="identity", random_state=0)
-    return model.fit(X, y), X, y
+    options = {"weak_learners": "identity", "max_iter": 2000, "random_state": 0}
+    return CSTCRegressor(costs=QUADRANT_COSTS, cost_weight=0.03, **options).fit(X, y), X, y
 
 
 def texts_of(figure):

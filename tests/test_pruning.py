@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from builders import (
     LOSSES,
@@ -17,7 +18,7 @@ from builders import (
     seeds,
 )
 from cstc.hard_tree import HardTree
-from cstc.pruning import prune
+from cstc.pruning import drop_idle_gates, prune
 from cstc.tree import TreeShape
 
 
@@ -52,10 +53,10 @@ def test_pruning_does_not_depend_on_the_order_of_the_nodes(seed):
         tree.predict_weights[:, old],
         tree.predict_intercepts[old],
     )
-    np.testing.assert_array_equal(other.margins(rows.phi), tree.margins(rows.phi))
+    np.testing.assert_allclose(other.margins(rows.phi), tree.margins(rows.phi), rtol=1e-9)
     pruned, other_pruned = prune(tree, judge), prune(other, judge)
     assert sorted(pruned.predict_intercepts[:, 0]) == sorted(other_pruned.predict_intercepts[:, 0])  # the same nodes
-    np.testing.assert_array_equal(other_pruned.margins(rows.phi), pruned.margins(rows.phi))
+    np.testing.assert_allclose(other_pruned.margins(rows.phi), pruned.margins(rows.phi), rtol=1e-9)
 
 
 def by_hand(*predictions):
@@ -97,3 +98,19 @@ def test_best_removal_goes_first():
 
     for predictions in ((0, 7, 8), (0, 8, 7)):
         assert prune(by_hand(*predictions), judge).predict_intercepts[:, 0].tolist() == [0, 7]
+
+
+@PROPERTY
+@given(seeds, st.sampled_from([1, 3, 60]))
+def test_gates_that_send_everything_one_way_go_and_nothing_else_changes(seed, n):
+    _, tree, rows, _ = random_case(seed)
+    rows = rows.sampled(n, 0)
+    smaller = drop_idle_gates(tree, rows.phi)
+    np.testing.assert_allclose(smaller.margins(rows.phi), tree.margins(rows.phi), rtol=1e-9)
+    before, after = (t.row_costs(rows, t.terminals(rows.phi)) for t in (tree, smaller))
+    assert (after <= before + 1e-12).all()
+    shape, ends = smaller.shape, smaller.terminals(rows.phi)
+    assert shape.paths[ends].any(axis=0).all()  # every node is reached
+    for node in np.flatnonzero(~shape.is_leaf):
+        here = rows.phi[shape.paths[ends, node]]
+        assert len(np.unique(here @ smaller.route_weights[:, node] > smaller.thresholds[node])) == 2

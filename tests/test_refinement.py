@@ -23,7 +23,7 @@ from builders import (
 )
 from cstc.costs import ResolvedCosts
 from cstc.hard_tree import HardTree
-from cstc.objective import NodeParameters
+from cstc.objective import NodeParameters, Prior
 from cstc.pool import TreePool
 from cstc.refinement import column_sets, drop_small_weights, eliminate, fine_tune
 from cstc.tree import TreeShape
@@ -230,13 +230,14 @@ def test_fine_tuning_without_l1_is_least_squares_on_the_support():
     shape = TreeShape.full(2)
     tree = random_tree(rng, shape, 5, density=0.6)
     phi = rng.normal(size=(300, 5))
-    rows = case_by_hand(phi, (phi**2).sum(axis=1) + 3 * phi[:, 0], prices=np.ones(5))
+    y = (phi**2).sum(axis=1) + 3 * phi[:, 0]
+    rows = case_by_hand(phi, y, prices=np.ones(5), weights=rng.uniform(0.5, 1.5, 300))
     reached = hard_reach(tree, rows) * rng.uniform(0.5, 1.5, (300, 1))
-    judge = replace(rows, weights=reached[:, 0])
+    judge = replace(rows, weights=rows.weights * reached[:, 0])
     tuned = fine_tune(tree, rows, judge, reached, max_iter=2000)
     for node in np.flatnonzero(shape.is_predictive):
         support = np.flatnonzero(tree.predict_weights[:, node, 0])
-        root = np.sqrt(reached[:, node])
+        root = np.sqrt(rows.weights * reached[:, node])
         design = np.column_stack([phi[:, support], np.ones(300)])
         expected = np.linalg.lstsq(design * root[:, None], rows.y * root, rcond=None)[0]
         found = [*tuned.predict_weights[support, node, 0], *tuned.predict_intercepts[node]]
@@ -256,10 +257,22 @@ def test_fine_tuning_leaves_alone_what_nothing_reaches_and_what_is_best_already(
     np.testing.assert_array_equal(same.predict_weights, single.predict_weights)
 
 
-def test_fine_tuning_pays_the_l1_term():
-    """Each leaf has half of the rows, and rho is not weighted: its mean risk + 2 rho |a| is what counts."""
+def two_halves():
+    """One column for each leaf of a tree that halves the rows; a weight of 0.8 is right in both."""
     x0, x1 = np.tile([1.0, -1.0], 20), np.repeat([1.0, -1.0], 20)
-    rows = case_by_hand(np.column_stack([x0, x1]), 0.8 * x0, prices=[1, 1])
-    tree = two_leaves([0, 1], [0.1, 0], [0.1, 0])
+    return case_by_hand(np.column_stack([x0, x1]), 0.8 * x0, prices=[1, 1]), two_leaves([0, 1], [0.1, 0], [0.1, 0])
+
+
+def test_fine_tuning_pays_the_l1_term():
+    """A leaf has half of the rows, and rho is not weighted: its mean risk + 2 rho |a| is what counts."""
+    rows, tree = two_halves()
     tuned = fine_tune(tree, rows, rows, hard_reach(tree, rows), l1_weight=0.2)
     np.testing.assert_allclose(tuned.predict_weights[0, 1:, 0], 0.8 - 0.2, atol=1e-4)  # the soft threshold
+
+
+def test_fine_tuning_is_drawn_to_the_prior():
+    """Likewise, mean risk + 2 strength (a - centre)^2."""
+    rows, tree = two_halves()
+    prior = Prior(np.array([[0.3], [9.0]]), np.zeros(1), strength=0.5)
+    tuned = fine_tune(tree, rows, rows, hard_reach(tree, rows), prior=prior)
+    np.testing.assert_allclose(tuned.predict_weights[:, 1:, 0], [[(0.8 + 0.3) / 2] * 2, [0, 0]], atol=1e-4)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from builders import LOSSES, SHAPES, each_loss, random_objective, random_parameters
+from builders import LOSSES, SHAPES, changed, each_loss, random_objective, random_parameters, random_prior
 from cstc.objective import DenseDesign, NodeParameters, Penalty, TreeObjective
 from cstc.solver import SOLVERS, initialise, solve
 from cstc.tree import TreeShape
@@ -183,12 +183,13 @@ def tight_start(objective, solver="joint"):
 def test_every_node_starts_optimal_as_a_leaf(name, loss, solver):
     """Cut off what lies below a node, and the loss of the remaining tree has no slope left in its weights."""
     objective, _ = build(SHAPES[name], loss, floor=0.05, cost_weight=0.02, l1_weight=0.01)
+    objective = changed(objective, prior=random_prior(np.random.default_rng(1), objective, strength=0.01))
     parameters = tight_start(objective, solver)
     shape = objective.shape
     for node in range(shape.n_nodes):
         kept = np.setdiff1d(np.arange(shape.n_nodes), shape.descendants(node))
         here = list(kept).index(node)
-        cut, alone = objective.on_shape(shape.keep(kept)), parameters.keep(kept)
+        cut, alone = changed(objective, shape=shape.keep(kept)), parameters.keep(kept)
         assert cut.shape.is_leaf[here]
         weights = alone.weights.copy()
         if objective.separate_gate:
@@ -206,6 +207,19 @@ def test_thresholds_start_at_the_mean_margin_of_the_rows_that_arrive(loss):
     reached = objective.row_weights[:, None] * objective.traversal(parameters)[0]
     for node in np.flatnonzero(~objective.shape.is_leaf):
         assert parameters.thresholds[node] == pytest.approx(np.average(margins[:, node], weights=reached[:, node]))
+
+
+@each_loss
+def test_thresholds_may_start_at_the_median_instead(loss):
+    """At most half of the weight that arrives lies below it, and at most half above."""
+    objective, _ = build(SHAPES["full of depth 2"], loss, gate_slope=3.0, cost_weight=0.02)
+    parameters = initialise(objective, threshold="median")
+    margins = objective.margins(parameters)[:, :, -1]
+    reached = objective.row_weights[:, None] * objective.traversal(parameters)[0]
+    for node in np.flatnonzero(~objective.shape.is_leaf):
+        apart = margins[:, node] - parameters.thresholds[node]
+        for side in (apart < -1e-12, apart > 1e-12):
+            assert 0 < reached[side, node].sum() <= 0.5 * reached[:, node].sum()
 
 
 def test_separate_gate_starts_along_the_widest_direction_of_the_class_margins():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 import reference
 from builders import PROPERTY, each_shape, random_shape, renumbered, seeds
@@ -123,3 +124,21 @@ def test_pruning_removes_a_node_and_all_below_it(seed):
     if not smaller.is_leaf[parent]:
         end = -1 - (smaller.upper if shape.upper[shape.parents[node]] == node else smaller.lower)[parent]
         np.testing.assert_allclose(smaller_terminals[:, end], nodes[:, node], rtol=1e-12)
+
+
+@PROPERTY
+@given(seeds, st.booleans())
+def test_a_node_left_out_alone_is_replaced_by_its_child(seed, upward):
+    """As if its gate sent every row the way of that child."""
+    rng = np.random.default_rng(seed)
+    shape = random_shape(rng)
+    inner = np.flatnonzero((shape.upper if upward else shape.lower) >= 0)
+    if not len(inner):
+        return
+    node = int(rng.choice(inner))
+    other = int((shape.lower if upward else shape.upper)[node])
+    kept = np.setdiff1d(np.arange(shape.n_nodes), [node] if other < 0 else [node, other, *shape.descendants(other)])
+    gates = random_gates(rng, shape)
+    smaller = shape.keep(kept).traverse_soft(gates[:, kept])[0]
+    gates[:, node] = float(upward)
+    np.testing.assert_allclose(smaller, shape.traverse_soft(gates)[0][:, kept], rtol=1e-12)

@@ -205,7 +205,8 @@ class CostModel:
             )
         items_of = [self._items_of(name) for name in names]
         used = set().union(*items_of, set())
-        unknown = [name for name in self._names() if name not in used and name not in names]
+        mentioned = set(names).union(*(self._all_required(name) for name in names))
+        unknown = [name for name in self._names() if name not in mentioned]
         if unknown:
             raise ValueError(
                 f"costs names {_shorten(unknown)}, which is neither a column of X nor required by one; "
@@ -224,7 +225,10 @@ class CostModel:
 
     def _items_of(self, name: str) -> set[str]:
         """All items that `name` requires: its own, those listed for it, and theirs in turn."""
-        items: set[str] = set()
+        return {item for item in self._all_required(name) if item in self.prices}
+
+    def _all_required(self, name: str) -> set[str]:
+        """`name`, all that it requires, and what those require in turn, priced or not."""
         seen: set[str] = set()
         on_the_way: list[str] = []
 
@@ -237,15 +241,13 @@ class CostModel:
             seen.add(current)
             if current not in self.prices and current not in self.requires:
                 raise ValueError(f"unknown item or feature {current!r}; known: {_shorten(self._names())}")
-            if current in self.prices:
-                items.add(current)
             on_the_way.append(current)
             for item in self.requires.get(current, ()):
                 visit(item)
             on_the_way.pop()
 
         visit(name)
-        return items
+        return seen
 
 
 def as_cost_model(costs: Any, n_features: int) -> CostModel:

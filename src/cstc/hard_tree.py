@@ -148,7 +148,10 @@ class HardTree:
 
     def without(self, node: int) -> HardTree:
         """The tree without `node` and all below it; its parent predicts for those rows."""
-        kept = self.shape.kept_after(node)
+        return self.keep(self.shape.kept_after(node))
+
+    def keep(self, kept: np.ndarray) -> HardTree:
+        """The tree of the given nodes (see `TreeShape.keep`)."""
         shape = self.shape.keep(kept)
         return HardTree(
             shape,

@@ -41,8 +41,9 @@ def from_lightgbm(
     """A LightGBM model as a tree of one node, which buys along the branches of its trees.
 
     Margins equal ``booster.predict(..., raw_score=True)``, probabilities equal ``booster.predict(...)``; for ranking,
-    the answer is the raw score.  As in LightGBM, trees up to the best iteration are used.  The constant prediction,
-    the answer before anything was bought, is the mean raw score of the training rows.
+    the answer is the raw score, and the margins of a random forest are averages.  As in LightGBM, trees up to the best
+    iteration are used.  The constant prediction, the answer before anything was bought, is the mean raw score of the
+    training rows.
 
     Parameters
     ----------
@@ -85,7 +86,7 @@ def from_lightgbm(
     dump = booster.dump_model(num_iteration=best)
     trees = [tree["tree_structure"] for tree in dump["tree_info"]]
     link, factor, n_outputs = _link(dump, raw_score)
-    if dump.get("average_output"):
+    if dump.get("average_output") and not raw_score:  # a random forest, whose raw scores are sums
         factor /= max(1, len(trees) // n_outputs)
     pool = flatten_booster(booster)
     pool = replace(pool, missing_left=_missing_left(trees, pool.missing_left))
@@ -208,7 +209,7 @@ def _categories(
         fits = all(code < len(codes) for code, codes in zip(highest, values, strict=True))
     if not fits:
         raise ValueError(
-            f"the booster was trained with {len(values)} pandas columns of categories, and does not say which they are; "
-            "pass categories={name: values in the order of their codes}"
+            f"the booster was trained with {len(values)} pandas columns of categories, and does not say which "
+            "they are; pass categories={name: values in the order of their codes}"
         )
     return {names[column]: [str(value) for value in codes] for column, codes in zip(columns, values, strict=True)}

@@ -7,7 +7,7 @@ probabilities ``P`` of nodes and ``p`` of terminals,
          + lam * sum_l mean_i p[i,l] * path_cost[l]
 
     path_cost[l] = sum_t e[t] * sqrt(sum_{j in path l} B[t,j]^2)
-                 + sum_r c[r] * sqrt(sum_{j in path l} sum_t F[r,t] B[t,j]^2)
+                 + sum_r c[r] * sqrt(sum_{j in path l} sum_t (F[r,t] B[t,j])^2)
 
 where a node of several outputs (classes) and its gate share one group.  Only two passes over the data are
 needed, ``Phi @ B`` and ``Phi.T @ M``: `DenseDesign` has these two methods, and whatever else has them (leaf
@@ -131,7 +131,7 @@ class Penalty:
     def squares(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Squared norms per node: of each learner (n_nodes, n_learners) and of each item (n_nodes, n_items)."""
         by_learner = (weights**2).sum(axis=2).T
-        return by_learner, by_learner @ self.learner_items
+        return by_learner, by_learner @ self.learner_items**2
 
     def root(self, squares: np.ndarray, z: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """The smoothed square root and its derivative, bent by `sharpness`."""
@@ -152,7 +152,7 @@ class Penalty:
         on_path = paths.astype(float)
         value, slope = self.root(on_path @ by_item + self.paid_items, auxiliaries.items if auxiliaries else None)
         costs = value @ self.prices
-        derivative = (slope * self.prices) @ self.learner_items.T
+        derivative = (slope * self.prices) @ (self.learner_items**2).T
         if self.evaluation.any():
             value, slope = self.root(
                 on_path @ by_learner + self.paid_learners, auxiliaries.learners if auxiliaries else None

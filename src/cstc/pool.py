@@ -136,9 +136,8 @@ class TreePool:
         """Overwrite `goes_left` at splits on categories; unknown and missing ones go right."""
         at = self.category_start[position] >= 0
         split, code = position[at], x[at]
-        known = np.isfinite(code) & (code >= 0)
+        known = (code >= 0) & (code < self.category_count[split])  # false for NaN, too
         code = np.where(known, code, 0).astype(np.int64)
-        known &= code < self.category_count[split]
         left = np.zeros(len(code), dtype=bool)
         left[known] = self.category_left[self.category_start[split[known]] + code[known]]
         goes_left[at] = left

@@ -1,4 +1,4 @@
-"""Validation pruning (paper, "Tree pruning")."""
+"""Validation pruning (paper, "Tree pruning"), and gates that send everything one way."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from .hard_tree import HardTree
 
-__all__ = ["prune"]
+__all__ = ["drop_idle_gates", "prune"]
 
 
 def prune(tree: HardTree, judge: Callable[[HardTree], float]) -> HardTree:
@@ -25,4 +25,29 @@ def prune(tree: HardTree, judge: Callable[[HardTree], float]) -> HardTree:
         if errors[best] > error:
             break
         tree, error = smaller[best], errors[best]
+    return tree
+
+
+def drop_idle_gates(tree: HardTree, phi: np.ndarray) -> HardTree:
+    """Take out every gate that sends all of the given rows one way: they go on without paying for it.
+
+    A node whose rows all take one branch is replaced by what is on that branch, and what no row reaches goes too.
+    """
+    node = 0
+    while node < tree.shape.n_nodes:
+        shape = tree.shape
+        here = shape.paths[tree.terminals(phi), node]  # the rows that pass this node
+        if not shape.is_leaf[node]:
+            above = phi[here] @ tree.route_weights[:, node] > tree.thresholds[node]
+            if above.all() or not above.any():
+                taken, idle = (shape.upper, shape.lower) if above.all() else (shape.lower, shape.upper)
+                gone = (
+                    shape.node_paths[:, idle[node]].copy() if idle[node] >= 0 else np.zeros(shape.n_nodes, dtype=bool)
+                )
+                if taken[node] >= 0:
+                    gone[node] = True  # its child takes its place
+                if gone.any():
+                    tree, node = tree.keep(np.flatnonzero(~gone)), 0
+                    continue
+        node += 1
     return tree

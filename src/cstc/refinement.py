@@ -79,7 +79,7 @@ def _without_columns(tree: HardTree, rows: Rows, columns: np.ndarray, nodes: np.
     predict, intercepts = tree.predict_weights.copy(), tree.predict_intercepts.copy()
     for node in nodes:
         here = np.isin(terminals, np.flatnonzero(tree.shape.paths[:, node]))
-        if here.any():
+        if rows.weights[here].sum() > 0:
             mean = np.average(rows.phi[np.ix_(here, columns)], axis=0, weights=rows.weights[here])
             thresholds[node] -= mean @ route[columns, node]
             intercepts[node] += mean @ predict[columns, node]

@@ -47,12 +47,14 @@ def initialise(
     solver: str = "joint",
     max_iter: int = 100,
     tol: float = 1e-6,
+    threshold: str = "mean",
     report: Callable[[str], None] = lambda text: None,
 ) -> NodeParameters:
     """Top-down start: each node is solved as if it were a leaf, on the rows that softly reach it.
 
-    The threshold, which has no gradient while descendants are cut off, starts at the weighted mean margin; a
-    gate of its own (more than two classes) starts at the first principal component of the class margins.
+    The threshold, which has no gradient while descendants are cut off, starts at the weighted mean margin, or at
+    the weighted median; a gate of its own (more than two classes) starts at the first principal component of the
+    class margins.
     """
     shape = objective.shape
     parameters = NodeParameters.zeros(objective.design.n_learners, shape.n_nodes, objective.n_columns)
@@ -77,12 +79,24 @@ def initialise(
         if objective.separate_gate:
             parameters.weights[:, node, -1] = _principal_gate(objective, parameters, node, row_weights)
         margin = objective.design.matmul(parameters.weights[:, node, -1:])[:, 0] + parameters.intercepts[node, -1]
-        parameters.thresholds[node] = row_weights @ margin / share
+        parameters.thresholds[node] = _centre(margin, row_weights, threshold)
         gate = objective.gates(margin[:, None, None], parameters.thresholds[node : node + 1])[:, 0]
         for child, probability in ((shape.upper[node], gate), (shape.lower[node], 1.0 - gate)):
             if child >= 0:
                 reached[:, child] = reached[:, node] * probability
     return parameters
+
+
+def _centre(margin: np.ndarray, row_weights: np.ndarray, threshold: str) -> float:
+    """Where a threshold starts: the weighted mean or median."""
+    if threshold == "mean":
+        return float(row_weights @ margin / row_weights.sum())
+    if threshold != "median":
+        raise ValueError(f"threshold is {threshold!r}; it must be 'mean' or 'median'")
+    order = np.argsort(margin)
+    cumulated = np.cumsum(row_weights[order])
+    middle = int(np.searchsorted(cumulated, 0.5 * cumulated[-1]))
+    return float(margin[order[min(middle, len(order) - 1)]])
 
 
 def node_problem(
@@ -159,18 +173,17 @@ def _solve_joint(
     report: Callable[[str], None],
     watch: Callable[[NodeParameters], bool] | None,
 ) -> Solution:
-    history: list[float] = []
+    history = [objective.value(start)]
+    unit = max(abs(history[0]), np.finfo(float).tiny)  # L-BFGS takes tolerances as relative only above a loss of 1
 
     def evaluate(flat: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = objective.value_and_gradient(start.unflatten(flat))
-        if not history:
-            history.append(value)
-        return value, gradient.flatten().astype(float)
+        return value / unit, gradient.flatten().astype(float) / unit
 
     def after_step(intermediate_result) -> None:
-        history.append(float(intermediate_result.fun))
+        history.append(float(intermediate_result.fun) * unit)
         report(f"step {len(history) - 1}: loss {history[-1]:.6f}")
-        if watch is not None and watch(start.unflatten(intermediate_result.x)):
+        if watch is not None and watch(start.unflatten(intermediate_result.x.copy())):
             raise StopIteration
 
     found = minimize(

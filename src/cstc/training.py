@@ -8,8 +8,8 @@
 ``method="refined"`` (the default)
     The same loss, carried on to what is paid and predicted in the end.  Columns of ``Phi`` are whole ensembles, grown
     with the prices in mind at several strengths from dear to cheap, and cross-fitted.  Training goes from the
-    relaxation to the exact problem in stages: gates harden, and the cost penalty bends from the norm of the
-    weights towards "paid or not".  Then columns are eliminated, predictors refitted and nodes pruned under hard
+    relaxation to the exact problem in stages: gates are nearly hard, and the cost penalty bends from the norm of
+    the weights towards "paid or not".  Then columns are eliminated, predictors refitted and nodes pruned under hard
     routing with the exact cost.  Each ensemble alone, as a tree of one node, is always among the candidates, and
     the tree must beat the best of them on validation data by risk + cost_weight * exact cost.
 """
@@ -27,7 +27,7 @@ from .costs import ResolvedCosts
 from .hard_tree import HardTree, Rows
 from .model import FittedTree, Schema
 from .objective import DenseDesign, NodeParameters, Penalty, Prior, TreeObjective
-from .pruning import prune
+from .pruning import drop_idle_gates, prune
 from .refinement import column_sets, drop_small_weights, eliminate, fine_tune
 from .solver import initialise, solve
 from .tree import TreeShape
@@ -37,7 +37,10 @@ __all__ = ["METHODS", "Sample", "Settings", "Trained", "train"]
 
 METHODS = ("refined", "paper")
 #: Stages of the default method: slope of the gates (in standard deviations of the target) and sharpness of the cost.
-STAGES = ((2.0, 0.0), (6.0, 1.0), (20.0, 3.0))
+#: Gates are hard from the start: with soft ones the threshold drifts between groups that the leaves must tell apart.
+STAGES = ((20.0, 0.0), (20.0, 3.0))
+#: Where the thresholds start; the problem is not convex, and the exact loss on the training rows chooses.
+STARTS = ("mean", "median")
 FLOOR = 1e-3
 PRIOR_ROWS = 10  # what is known before a node sees its rows counts as many
 ELIMINATION_ROWS = 4000  # elimination judges many small changes; more rows than this do not change its mind
@@ -319,35 +322,57 @@ def _train_paper(problem: Problem) -> Trained:
 def _train_refined(problem: Problem) -> Trained:
     single = _best_single(problem)
     problem = replace(problem, prior=_prior(problem, single))
-    settings, validation = problem.settings, problem.validation
+    validation = problem.validation
+    candidates, history, converged = [], [], True
+    for start in STARTS:
+        parameters, stages, finished = _relaxed(problem, start)
+        history.extend(stages)
+        converged = converged and finished
+        candidates.append(_made_exact(problem, parameters))
+    tree = min(candidates, key=lambda candidate: candidate.exact_loss(problem.train, problem.cost_weight))
+
+    def judge(candidate: HardTree) -> float:
+        return candidate.exact_loss(validation, problem.cost_weight)
+
+    tree = drop_idle_gates(prune(tree, judge), np.concatenate([problem.train.phi, validation.phi]))
+    if not _beats(problem, tree, single):
+        tree = single
+    return _finish(problem, tree, history, converged, STAGES[-1][0])
+
+
+def _relaxed(problem: Problem, start: str) -> tuple[NodeParameters, list[np.ndarray], bool]:
+    """The relaxed problem, from one kind of start through all stages."""
+    options = _solver_options(problem)
     objective = problem.objective(gate_slope=STAGES[0][0])
-    options: dict[str, Any] = _solver_options(problem)
-    parameters: NodeParameters = initialise(objective, **options)
-    history = []
+    parameters = initialise(objective, threshold=start, **options)
+    history, converged = [], True
     for slope, sharpness in STAGES:
-        problem.report(f"gates of slope {slope:g}, cost of sharpness {sharpness:g}")
-        stage = objective.with_settings(gate_slope=slope, sharpness=sharpness)
-        solution = solve(stage, parameters, **options)
-        parameters = solution.parameters
+        problem.report(f"start at the {start}, gates of slope {slope:g}, cost of sharpness {sharpness:g}")
+        solution = solve(objective.with_settings(gate_slope=slope, sharpness=sharpness), parameters, **options)
+        parameters, converged = solution.parameters, converged and solution.converged
         history.append(solution.loss_history)
+    return parameters, history, converged
+
+
+def _made_exact(problem: Problem, parameters: NodeParameters) -> HardTree:
+    """Exact support, elimination and refitting under hard routing."""
     tree = HardTree.from_parameters(problem.shape, drop_small_weights(parameters, FLOOR), problem.loss.n_outputs)
-    judges = problem.train.sampled(ELIMINATION_ROWS, settings.random_state)
+    judges = problem.train.sampled(ELIMINATION_ROWS, problem.settings.random_state)
     sets = column_sets(problem.column_items > 0, problem.costs.prices, problem.learners.ensemble)
     for _ in range(2):
         problem.report("elimination, refitting")
         tree = eliminate(tree, judges, sets, problem.cost_weight)
         reached = tree.shape.paths[tree.terminals(problem.train.phi)].astype(float)
         tree = fine_tune(
-            tree, problem.train, validation, reached, l1_weight=problem.l1_weight, prior=problem.prior, floor=FLOOR
+            tree,
+            problem.train,
+            problem.validation,
+            reached,
+            l1_weight=problem.l1_weight,
+            prior=problem.prior,
+            floor=FLOOR,
         )
-
-    def judge(candidate: HardTree) -> float:
-        return candidate.exact_loss(validation, problem.cost_weight)
-
-    tree = prune(tree, judge)
-    if not _beats(problem, tree, single):
-        tree = single
-    return _finish(problem, tree, history, solution.converged, STAGES[-1][0])
+    return tree
 
 
 def _best_single(problem: Problem) -> HardTree:
@@ -372,7 +397,8 @@ def _prior(problem: Problem, single: HardTree) -> Prior | None:
     weights, intercepts = np.zeros((problem.learners.n_columns, n_columns)), np.zeros(n_columns)
     weights[:, :n_outputs] = single.predict_weights[:, 0]
     intercepts[:n_outputs] = single.predict_intercepts[0]
-    return Prior(weights, intercepts, PRIOR_ROWS / len(problem.train.y) * problem.loss.curvature / 2.0)
+    n_effective = problem.train.weights.sum() ** 2 / (problem.train.weights**2).sum()
+    return Prior(weights, intercepts, PRIOR_ROWS / n_effective * problem.loss.curvature / 2.0)
 
 
 def _beats(problem: Problem, tree: HardTree, single: HardTree) -> bool:

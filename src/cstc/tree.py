@@ -173,8 +173,17 @@ class TreeShape:
         return np.flatnonzero(~self.node_paths[:, node])
 
     def keep(self, nodes: np.ndarray) -> TreeShape:
-        """The tree of the given nodes only; a kept node's parent must be kept too."""
-        new_number = np.full(self.n_nodes + 1, -1)  # the last entry stays -1: the parent of the root
-        new_number[nodes] = np.arange(len(nodes))
-        is_upper = [bool(self.parents[k] >= 0 and self.upper[self.parents[k]] == k) for k in nodes]
-        return TreeShape.from_parents([int(new_number[self.parents[k]]) for k in nodes], is_upper)
+        """The tree of the given nodes only.
+
+        A kept node whose parent is left out takes the place of the nearest ancestor that is left out; such an
+        ancestor must have no more than one kept node in that place.
+        """
+        kept = set(map(int, nodes))
+        new_number = {old: new for new, old in enumerate(map(int, nodes))} | {-1: -1}
+        parents, is_upper = [], []
+        for node in map(int, nodes):
+            while (parent := int(self.parents[node])) >= 0 and parent not in kept:
+                node = parent
+            parents.append(new_number[parent])
+            is_upper.append(parent >= 0 and bool(self.upper[parent] == node))
+        return TreeShape.from_parents(parents, is_upper)

@@ -5,33 +5,13 @@ import functools
 
 import numpy as np
 import pytest
-from serving.worlds import NAMES, random_world
 
 from cstc.costs import CostModel
-from cstc.model import FittedTree, Schema
-from cstc.pool import TreePool
-from cstc.serving import OnDemandPredictor, extractor
+from cstc.model import FittedTree
+from cstc.serving import OnDemandPredictor, Session, extractor
 from cstc.serving.compiled import Fault
 from cstc.serving.extractors import Source
-from cstc.tree import TreeShape
-
-
-def linear_model(costs, names):
-    """The sum of all columns: every feature is needed, in one wave."""
-    n = len(names)
-    return FittedTree(
-        pool=TreePool.identity(n),
-        shape=TreeShape.full(1),
-        predict_weights=np.ones((n, 1, 1)),
-        predict_intercepts=np.zeros((1, 1)),
-        route_weights=np.zeros((n, 1)),
-        thresholds=np.zeros(1),
-        constant=np.zeros(1),
-        costs=costs.resolve(names),
-        link="identity",
-        schema=Schema(list(names), {}, np.zeros(n, dtype=bool)),
-    )
-
+from serving.worlds import NAMES, linear_model, random_world
 
 THYROID = CostModel({"TT4": 14.0, "T4U": 11.0, "FTI": 1.0}, {"FTI": ["TT4", "T4U"]})
 
@@ -62,7 +42,10 @@ def test_an_extractor_is_still_a_function():
         (dict(provides=["a"], retries=True), "lab: retries is True"),
         (dict(provides=["a"], batch=-2), "lab: batch is -2"),
         (dict(provides=["a"], batch="all"), "lab: batch is 'all'"),
-        (dict(provides=["a"], instant=True, timeout=1), "lab: instant=True calls a function in the caller's own thread"),
+        (
+            dict(provides=["a"], instant=True, timeout=1),
+            "lab: instant=True calls a function in the caller's own thread",
+        ),
         (dict(provides=["a"], needs=["b"]), "lab: needs names 'b', but the function has no second parameter `inputs`"),
         (dict(provides=["a"], needs=["a"]), "lab: 'a' is both provided and needed"),
     ],
@@ -98,7 +81,7 @@ def test_async_functions_are_recognised():
 def test_extractors_together_must_provide_what_the_model_needs():
     world = random_world(np.random.default_rng(0), "regression", 1)
     fetch = extractor(provides=NAMES[:3], name="some")(lambda row: row)
-    with pytest.raises(ValueError, match="no extractor provides 'x3', 'x4'.*name in given= what every call brings"):
+    with pytest.raises(ValueError, match=r"no extractor provides 'x3', 'x4'.*name in given= what every call brings"):
         OnDemandPredictor(world.model, [fetch])
     with OnDemandPredictor(world.model, [fetch], given=NAMES[3:]) as predictor:
         told = world.rows[0]
@@ -235,7 +218,9 @@ def test_a_feature_computed_from_others():
     with OnDemandPredictor(model, [lab, index]) as predictor:
         answer = predictor.predict(1)
         assert (answer.value, answer.cost, calls) == (16.5, 26.0, ["lab", "index"])
-        assert predictor.predict(1, known={"TT4": 10.0, "T4U": 5.0}).cost == 26.0 - 0.0  # FTI requires the same items
+        # knowing a feature does not pay for what another one requires; naming the items in paid= does
+        assert predictor.predict(1, known={"TT4": 10.0, "T4U": 5.0}).cost == 26.0
+        assert predictor.predict(1, known={"TT4": 10.0, "T4U": 5.0}, paid=["TT4", "T4U"]).cost == 1.0
         assert asyncio.run(predictor.apredict(1)).value == 16.5
         assert [a.value for a in predictor.predict_many([1, 2])] == [16.5, 16.5]
         assert predictor.predict(1, budget=25.9).cost == 0.0
@@ -271,7 +256,9 @@ def test_the_cost_model_must_know_what_a_feature_is_computed_from():
     costs = CostModel({"TT4": 14.0, "T4U": 11.0, "FTI": 1.0})
     lab = extractor(provides=["TT4", "T4U"], name="lab")(lambda row: (10.0, 4.0))
     index = extractor(provides=["FTI"], needs=["TT4"], name="index")(lambda row, inputs: 1.0)
-    with pytest.raises(ValueError, match="'FTI' is computed from 'TT4', which requires 'TT4', but the cost model does not"):
+    with pytest.raises(
+        ValueError, match="'FTI' is computed from 'TT4', which requires 'TT4', but the cost model does not"
+    ):
         OnDemandPredictor(linear_model(costs, ["FTI", "TT4", "T4U"]), [lab, index])
 
 
@@ -302,15 +289,14 @@ def test_a_source_that_kept_something_back_is_not_called_again():
     held_back = 0
     for _ in range(60):
         world = random_world(rng, "regression", 3)
-        calls = []
+        calls, first = [], Session(world.model).wanted()
 
         @extractor(provides=NAMES)
-        def stingy(i, world=world, calls=calls):
+        def stingy(i, world=world, calls=calls, first=first):
             calls.append(i)
             return {name: world.rows[i][name] for name in first}
 
         with OnDemandPredictor(world.model, [stingy]) as predictor:
-            first = predictor.session().wanted()
             for i in range(3):
                 answer = predictor.predict(i)
                 if answer.status == "failed":

@@ -1,16 +1,18 @@
 """Predictions on demand: what the sources are called for, in which order, how long it may take."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import N_FEATURES, PROPERTY
 from hypothesis import given
 from hypothesis import strategies as st
-from serving.worlds import NAMES, TASKS, Sources, check_answer, expected_items, random_world, used_features
 
+from builders import N_FEATURES, PROPERTY
 from cstc.costs import CostModel
 from cstc.model import FittedTree, Schema
 from cstc.pool import TreePool
@@ -23,8 +25,10 @@ from cstc.serving import (
     SourceFailed,
     extractor,
     measure_costs,
+    walks,
 )
 from cstc.tree import TreeShape
+from serving.worlds import NAMES, TASKS, Sources, check_answer, expected_items, random_world, used_features
 
 COUNTING = {"branch": "branch", "node": "learner"}
 KINDS = {
@@ -50,10 +54,11 @@ def check_world(world, answers, sources, counting, known=None, paid=None):
 
 @pytest.mark.parametrize("prefetch", COUNTING)
 @pytest.mark.parametrize("task", TASKS)
-def test_equals_predict_apply_and_cost_with_calls_counted_in_the_sources(task, prefetch):
+def test_equals_predict_apply_and_cost_with_calls_counted_in_the_sources(task, prefetch, monkeypatch):
     # 8 x 21 models with 60 rows each: 10,080 rows
     rng = np.random.default_rng([11, list(TASKS).index(task), prefetch == "node"])
     for k in range(21):
+        monkeypatch.setattr(walks, "FEWEST_LEARNERS", [1, 1000][k // 2 % 2])  # by bits and by pointers
         world = random_world(rng, task)
         sources = Sources(rng, world.rows, **list(KINDS.values())[k % 3])
         n, n_items = len(world.X), world.model.costs.n_items
@@ -71,7 +76,9 @@ def test_equals_predict_apply_and_cost_with_calls_counted_in_the_sources(task, p
         check_world(world, answers, sources, COUNTING[prefetch], known, paid)
 
 
-@pytest.mark.parametrize("options", [dict(), dict(timeout=5.0), dict(batch=True), dict(batch=2), dict(asynchronous=True)])
+@pytest.mark.parametrize(
+    "options", [dict(), dict(timeout=5.0), dict(batch=True), dict(batch=2), dict(asynchronous=True)]
+)
 def test_threads_batches_and_coroutines_give_the_same(options):
     rng = np.random.default_rng(2)
     for task in TASKS:
@@ -402,3 +409,12 @@ def test_a_source_may_have_the_name_of_another_feature():
     costs = measure_costs([one, two], range(3))
     assert set(costs.prices) == {"a (source)", "c"}
     assert costs.price_of(["a"]) == costs.price_of(["a", "c"])
+
+
+def test_the_example_runs(tmp_path):
+    example = Path(__file__).parents[2] / "examples" / "on_demand.py"
+    done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "blood draw 5" in done.stdout
+    assert "(budget)" in done.stdout
+    assert "saved: " in done.stdout

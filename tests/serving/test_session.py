@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import N_FEATURES, PROPERTY
 from hypothesis import given
 from hypothesis import strategies as st
-from serving.worlds import NAMES, TASKS, best_prediction, check_answer, expected_items, random_world
 
+from builders import N_FEATURES, PROPERTY
 from cstc import CSTCClassifier, CSTCRanker, CSTCRegressor
 from cstc.costs import CostModel
-from cstc.serving import Session
+from cstc.serving import Session, walks
+from serving.worlds import NAMES, TASKS, best_prediction, check_answer, expected_items, random_world
 
 COUNTING = {"branch": "branch", "node": "learner"}
 
@@ -31,9 +31,10 @@ def ask_and_tell(session, told):
 
 @pytest.mark.parametrize("prefetch", COUNTING)
 @pytest.mark.parametrize("task", TASKS)
-def test_equals_predict_apply_and_cost(task, prefetch):
+def test_equals_predict_apply_and_cost(task, prefetch, monkeypatch):
     rng = np.random.default_rng([3, list(TASKS).index(task), prefetch == "node"])
-    for _ in range(8):
+    for k in range(8):
+        monkeypatch.setattr(walks, "FEWEST_LEARNERS", [1, 1000][k % 2])  # by bits and by pointers
         world = random_world(rng, task)
         model = world.model
         margins, terminals = model.decision_function(world.X), model.apply(world.X)
@@ -142,10 +143,12 @@ def test_the_budget_is_never_exceeded(seed, prefetch):
             assert answer.status == "complete"
 
 
-def test_an_early_answer_is_that_of_the_last_node_that_can_be_computed():
+@pytest.mark.parametrize("fewest", [1, 1000])
+def test_an_early_answer_is_that_of_the_last_node_that_can_be_computed(fewest, monkeypatch):
+    monkeypatch.setattr(walks, "FEWEST_LEARNERS", fewest)  # by bits and by pointers
     rng = np.random.default_rng(4)
     seen = set()
-    for _ in range(60):
+    for _ in range(40):
         world = random_world(rng, rng.choice(list(TASKS)), 10, evaluation=0.0)
         model = world.model
         terminals = model.apply(world.X)
@@ -170,18 +173,26 @@ def test_an_early_answer_is_that_of_the_last_node_that_can_be_computed():
     assert {0, 1, 2} <= seen  # the constant, the node where it stopped, the node before
 
 
-def test_an_early_answer_pays_for_the_learners_that_it_evaluates():
+@pytest.mark.parametrize("prefetch", COUNTING)
+def test_an_early_answer_pays_for_the_learners_that_it_evaluates(prefetch, monkeypatch):
     rng = np.random.default_rng(6)
-    poorer = 0
-    for _ in range(60):
-        world = random_world(rng, "regression", 5, evaluation=1.0)
-        for told in world.rows:
-            budget = rng.uniform(0, 8)
-            answer = ask_and_tell(Session(world.model, budget=budget), told)
-            assert answer.cost <= budget
-            if answer.status == "budget" and answer.node >= 0 and answer.n_evaluated:
-                poorer += 1
-    assert poorer > 5
+    early = 0
+    for _ in range(40):
+        world = random_world(rng, "regression", 10, evaluation=0.3)
+        budgets = rng.uniform(0, 12, size=10)
+        answers = []
+        for fewest in (1, 1000):  # by bits and by pointers
+            monkeypatch.setattr(walks, "FEWEST_LEARNERS", fewest)
+            model = replace(world.model)
+            sessions = [Session(model, budget=budget, prefetch=prefetch) for budget in budgets]
+            answers.append([ask_and_tell(session, told) for session, told in zip(sessions, world.rows, strict=True)])
+        for one, other, budget in zip(*answers, budgets, strict=True):
+            assert one.cost <= budget
+            for name in ("status", "node", "n_evaluated", "cost", "items", "path"):
+                assert getattr(one, name) == getattr(other, name)
+            np.testing.assert_allclose(one.margins, other.margins, rtol=1e-9, atol=1e-9)
+            early += one.status == "budget" and one.node >= 0 and one.n_evaluated > 0
+    assert early > 3
 
 
 @pytest.mark.parametrize("budget", [-1, math.nan, "much"])

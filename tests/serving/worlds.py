@@ -3,10 +3,12 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-from builders import CATEGORICAL, N_CATEGORIES, N_FEATURES, random_model, random_shape, random_table
 
+from builders import CATEGORICAL, N_CATEGORIES, N_FEATURES, random_model, random_shape, random_table
 from cstc.model import FittedTree, Schema
+from cstc.pool import TreePool
 from cstc.serving import extractor
+from cstc.tree import TreeShape
 
 TASKS = {
     "regression": ("identity", 1, None),
@@ -107,6 +109,23 @@ def best_prediction(model, row, path, known):
             outputs = model.pool.outputs(row[None, :], leaves)
             return node, (outputs @ model.predict_weights[learners, node] + model.predict_intercepts[node])[0]
     return -1, model.constant
+
+
+def linear_model(costs, names):
+    """The sum of all columns: every feature is needed, in one wave."""
+    n = len(names)
+    return FittedTree(
+        pool=TreePool.identity(n),
+        shape=TreeShape.full(1),
+        predict_weights=np.ones((n, 1, 1)),
+        predict_intercepts=np.zeros((1, 1)),
+        route_weights=np.zeros((n, 1)),
+        thresholds=np.zeros(1),
+        constant=np.zeros(1),
+        costs=costs.resolve(names),
+        link="identity",
+        schema=Schema(list(names), {}, np.zeros(n, dtype=bool)),
+    )
 
 
 class Sources:

@@ -1,6 +1,19 @@
-"""Data that needs no download: generators, and what scikit-learn ships, with prices."""
+"""Data sets with prices: generators, what scikit-learn ships, and readers for learning-to-rank files."""
 
 from ._diabetes import load_diabetes_with_costs
-from ._quadrants import QUADRANT_COSTS, make_quadrants
+from ._letor import load_letor, load_yahoo
+from ._quadrants import QUADRANT_COSTS, QUADRANT_FEATURES, make_quadrants
+from ._ranking_data import RankingData
+from ._yahoo_like import YahooLikeTruth, make_yahoo_like
 
-__all__ = ["QUADRANT_COSTS", "load_diabetes_with_costs", "make_quadrants"]
+__all__ = [
+    "QUADRANT_COSTS",
+    "QUADRANT_FEATURES",
+    "RankingData",
+    "YahooLikeTruth",
+    "load_diabetes_with_costs",
+    "load_letor",
+    "load_yahoo",
+    "make_quadrants",
+    "make_yahoo_like",
+]

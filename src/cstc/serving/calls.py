@@ -13,7 +13,6 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import CancelledError as FutureCancelledError
 from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Any
@@ -25,8 +24,6 @@ from .session import Session
 from .workers import WorkerPool
 
 __all__ = ["Call", "Caller", "Member"]
-
-_CANCELLED = (asyncio.CancelledError, FutureCancelledError)
 
 #: A row that takes part in a call: its session, the features asked for, and the row as the caller named it.
 Member = tuple[Session, tuple[int, ...], Any]
@@ -86,7 +83,7 @@ class Call:
             self.result = self.invoke()
         except Exception as error:
             self.fail("error", error)
-        except _CANCELLED as error:
+        except asyncio.CancelledError as error:
             self.fail("cancelled", error)
         self.seconds = perf_counter() - self.begun
 
@@ -106,7 +103,7 @@ class Call:
             self.result = await self.invoke()
         except Exception as error:
             self.fail("error", error)
-        except _CANCELLED as error:
+        except asyncio.CancelledError as error:
             if self.abandoned:
                 raise
             self.fail("cancelled", error)
@@ -148,57 +145,73 @@ class Call:
 
 
 class Wave:
-    """The calls of one wave: which run, which wait, and how long to wait for them."""
+    """The calls of one wave: which run, which have ended, which are still to be made.
+
+    Whoever waits for a wave is woken once, when all calls have ended; earlier only if there is something to do: a call
+    to be repeated, or one for which there was no room yet.
+    """
 
     def __init__(self, calls: Iterable[Call], ends: float | None, start: Callable[[Call], None], most: int) -> None:
-        self.todo = deque(calls)
-        self.running: set[Call] = set()
-        self.ends = ends
+        self._todo = deque(calls)
+        self._running: set[Call] = set()
+        self._ended: list[Call] = []
+        self._lock = threading.Lock()  # results come from other threads
+        self._ends = ends
         self._start = start
         self._most = most
 
     def fill(self) -> bool:
         """Start what may be started; false when nothing is left to wait for."""
-        while self.todo and len(self.running) < self._most:
-            call = self.todo.popleft()
+        while self._todo and len(self._running) < self._most:
+            call = self._todo.popleft()
             call.submitted = perf_counter()
-            self.running.add(call)
+            with self._lock:
+                self._running.add(call)
             self._start(call)
-        return bool(self.running)
+        return bool(self._running or self._ended)
 
     def patience(self) -> float | None:
         """Seconds until the first limit; None if there is none."""
-        limits = [limit for call in self.running if (limit := call.limit()) is not None]
-        if self.ends is not None:
-            limits.append(self.ends)
+        with self._lock:
+            limits = [limit for call in self._running if (limit := call.limit()) is not None]
+        if self._ends is not None:
+            limits.append(self._ends)
         return max(0.0, min(limits) - perf_counter()) if limits else None
 
-    def expired(self) -> list[Call]:
-        """Calls that are out of time, given up."""
-        now = perf_counter()
-        if self.ends is not None and now >= self.ends:
-            over = [*self.running, *self.todo]
-            self.running.clear()
-            self.todo.clear()
-            for call in over:
-                call.give_up(deadline=True)
-            return over
-        over = [call for call in self.running if (limit := call.limit()) is not None and now >= limit]
-        for call in over:
-            self.running.discard(call)
-            call.give_up(deadline=False)
-        return over
+    def end(self, call: Call) -> bool:
+        """A call has ended; whether to wake who waits.  One that was given up before is ignored."""
+        with self._lock:
+            if call not in self._running:
+                return False
+            self._running.discard(call)
+            self._ended.append(call)
+            repeat = call.kind and call.tries < call.source.retries
+            return bool(not self._running or self._todo or repeat)
 
-    def arrived(self, call: Call) -> list[Call]:
-        """A call has ended; nothing if it was given up before."""
-        if call not in self.running:
-            return []
-        self.running.discard(call)
-        return [call]
+    def collect(self) -> list[Call]:
+        """Calls that have ended or are out of time."""
+        now = perf_counter()
+        late = self._ends is not None and now >= self._ends
+        with self._lock:
+            ended, self._ended = self._ended, []
+            over = [call for call in self._running if late or ((limit := call.limit()) is not None and now >= limit)]
+            self._running.difference_update(over)
+        if late:
+            over += self._todo
+            self._todo.clear()
+        for call in over:
+            call.give_up(deadline=late)
+        return ended + over
+
+    def repeat(self, call: Call) -> None:
+        self._todo.append(call)
 
     def abandon(self) -> None:
         """The caller leaves: calls that wait in line are taken back, those on an event loop are cancelled."""
-        for call in self.running:
+        with self._lock:
+            left = list(self._running)
+            self._running.clear()
+        for call in left:
             call.abandon()
 
 
@@ -215,25 +228,28 @@ class Caller:
     # -- from a thread -----------------------------------------------------------------------------------------
 
     def run(self, calls: list[Call], ends: float | None) -> None:
-        """Make the calls and settle them; sources run in parallel, and one of them in this thread if it may."""
+        """Make the calls, in parallel, and settle them."""
         here, elsewhere = self._share(calls, ends)
         if not elsewhere:
             for call in here:
                 self._run_here(call)
             return
-        inbox: SimpleQueue = SimpleQueue()
+        bell: SimpleQueue = SimpleQueue()
+
+        def end(call: Call) -> None:
+            if wave.end(call):
+                bell.put(None)
+
+        def work(call: Call) -> None:
+            call.perform_in_thread()
+            end(call)
 
         def start(call: Call) -> None:
             if call.source.is_async:
                 call.job = asyncio.run_coroutine_threadsafe(call.perform_async(), self.loop())
-                call.job.add_done_callback(lambda _: inbox.put(call))
+                call.job.add_done_callback(lambda _: end(call))
             else:
-
-                def work() -> None:
-                    call.perform_in_thread()
-                    inbox.put(call)
-
-                call.job = self.pool.submit(work)
+                call.job = self.pool.submit(lambda: work(call))
 
         wave = Wave(elsewhere, ends, start, self.pool.most)
         try:
@@ -242,23 +258,27 @@ class Caller:
                 self._run_here(call)
             while wave.fill():
                 try:
-                    over = wave.arrived(inbox.get(timeout=wave.patience()))
+                    bell.get(timeout=wave.patience())
                 except Empty:
-                    over = wave.expired()
-                wave.todo.extend(again for call in over if (again := self.settle(call)) is not None)
+                    pass
+                self._settle_all(wave)
         finally:
             wave.abandon()
 
+    def _settle_all(self, wave: Wave) -> None:
+        for call in wave.collect():
+            again = self.settle(call)
+            if again is not None:
+                wave.repeat(again)
+
     def _share(self, calls: list[Call], ends: float | None) -> tuple[list[Call], list[Call]]:
-        """Calls for this thread, and calls for others: only what has no time limit may run here."""
+        """Calls for this thread, and calls for others: a call that is alone and has no time limit needs no other."""
         here = [call for call in calls if call.source.instant]
         elsewhere = [call for call in calls if not call.source.instant] if len(here) < len(calls) else []
-        if elsewhere and ends is None:
-            for call in elsewhere:
-                if call.source.timeout is None and not call.source.is_async:
-                    elsewhere.remove(call)
-                    here.append(call)
-                    break
+        if len(elsewhere) == 1 and ends is None:
+            source = elsewhere[0].source
+            if source.timeout is None and not source.is_async:
+                return here + elsewhere, []
         return here, elsewhere
 
     def call_simple(self, source: Source, session: Session, asked: tuple[int, ...], row: Any) -> None:
@@ -270,7 +290,7 @@ class Caller:
             result = source.function(row)
         except Exception as raised:
             kind, error = "error", raised
-        except _CANCELLED as raised:
+        except asyncio.CancelledError as raised:
             kind, error = "cancelled", raised
         seconds = perf_counter() - began
         if not kind:
@@ -303,32 +323,42 @@ class Caller:
         if len(here) == len(calls):
             return
         loop = asyncio.get_running_loop()
-        inbox: asyncio.Queue = asyncio.Queue()
+        bell = loop.create_future()
+
+        def ring() -> None:
+            if not bell.done():
+                bell.set_result(None)
+
+        def end(call: Call) -> None:
+            if wave.end(call):
+                ring()
+
+        def work(call: Call) -> None:
+            call.perform_in_thread()
+            try:
+                loop.call_soon_threadsafe(end, call)
+            except RuntimeError:
+                pass  # the loop is closed: nobody waits any more
 
         def start(call: Call) -> None:
             if call.source.is_async:
                 call.job = loop.create_task(call.perform_async())
-                call.job.add_done_callback(lambda _: inbox.put_nowait(call))
+                call.job.add_done_callback(lambda _: end(call))
             else:
-
-                def work() -> None:
-                    call.perform_in_thread()
-                    try:
-                        loop.call_soon_threadsafe(inbox.put_nowait, call)
-                    except RuntimeError:
-                        pass  # the loop is closed: nobody waits any more
-
-                call.job = self.pool.submit(work)
+                call.job = self.pool.submit(lambda: work(call))
 
         wave = Wave([call for call in calls if not call.source.instant], ends, start, self.pool.most)
         try:
             while wave.fill():
+                patience = wave.patience()
+                timer = None if patience is None else loop.call_later(patience, ring)
                 try:
-                    async with asyncio.timeout(wave.patience()):
-                        over = wave.arrived(await inbox.get())
-                except TimeoutError:
-                    over = wave.expired()
-                wave.todo.extend(again for call in over if (again := self.settle(call)) is not None)
+                    await bell
+                finally:
+                    if timer is not None:
+                        timer.cancel()
+                bell = loop.create_future()
+                self._settle_all(wave)
         finally:
             wave.abandon()
 

@@ -11,7 +11,7 @@ from .compiled import CompiledTree, bits
 
 __all__ = ["Counters"]
 
-LOG_LENGTH = 4096
+LOG_LENGTH = 256
 
 
 class Counters:

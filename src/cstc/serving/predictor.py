@@ -111,7 +111,8 @@ class OnDemandPredictor:
         row : object
             What the extractors are called with.
         known : mapping of str to value, optional
-            Features at hand; they cost nothing and are not fetched.
+            Features at hand; they cost nothing and are not fetched.  An item that they share with other features is
+            not paid by that: name it in `paid`.
         paid : iterable of str, optional
             Items that are already paid for this row.
         budget : float, optional
@@ -355,7 +356,9 @@ class OnDemandPredictor:
         """The inputs that must be fetched before a feature can be computed; None if one of them is lost."""
         lacking = []
         for other in source.needs:
-            if session.knows(other) or (session.failure_of(other) is None and session.accept_held(other)):
+            if session.holds(other):
+                session.accept_held((other,))
+            if session.knows(other):
                 continue
             reason = session.failure_of(other)
             if reason is not None:

@@ -34,7 +34,7 @@ class Session:
     ----------
     model : fitted estimator or FittedTree
     known : mapping of str to value, optional
-        Features at hand; they cost nothing.
+        Features at hand; they cost nothing.  An item that they share with other features is not paid by that.
     paid : iterable of str, optional
         Items that are already paid for; they are free.
     budget : float or None, default=None
@@ -103,7 +103,7 @@ class Session:
         self._charges = compiled.feature_items if _charges is None else _charges
         self._budget = budget if budget is None else _check_budget(budget)
         self._prefetch_node = prefetch == "node"
-        self._paid = compiled.items_named(paid) if paid else 0
+        self._paid = compiled.items_named(paid)
         self._bought = 0
         self._evaluated = 0
         self._walk = compiled.plan.start()
@@ -121,7 +121,7 @@ class Session:
         self._terminal: int | None = None
         self.called: set[Any] = set()  # the sources that a predictor has called for this row
         self._level = _level  # the deepest level of nodes that may be entered
-        if known:
+        if known is not None:
             self._know(known)
         self._enter(compiled.nodes[0])
         self._advance()
@@ -229,6 +229,10 @@ class Session:
     def knows(self, feature: int) -> bool:
         return feature in self._known
 
+    def holds(self, feature: int) -> bool:
+        """Whether a value came along that is not bought yet."""
+        return feature in self._held
+
     def value_of(self, feature: int) -> Any:
         """The value of a known feature, as it was told."""
         return self._known[feature]
@@ -265,13 +269,19 @@ class Session:
         seconds: float | None,
     ) -> None:
         """Values of which some cannot be used, for the reasons in `bad`; all are charged."""
-        outcome = "failed: " + "; ".join(bad.values())
         self._failed.update(bad)
-        self.receive((), {f: raw for f, raw in got.items() if f not in bad}, source, seconds)
-        self._buy(asked, source, seconds, outcome)
         for f in asked:
             if f not in bad:
-                self.accept_held(f)
+                self._take_in(f, got[f])
+        for f, raw in got.items():
+            if f not in bad and f not in self._known:
+                self._held[f] = raw
+        self._buy(asked, source, seconds, "failed: " + "; ".join(bad.values()))
+
+    def _take_in(self, feature: int, raw: Any) -> None:
+        value = self._compiled.encode(feature, raw)
+        self._known[feature] = raw
+        self._walk.fill(feature, value)
 
     def _reasons(self, asked: Iterable[int], got: Mapping[int, Any]) -> dict[int, str]:
         bad = {}
@@ -298,21 +308,16 @@ class Session:
         if charged:
             self._buy(asked, source, seconds, f"failed: {reason}")
 
-    def accept_held(self, feature: int) -> bool:
-        """Buy a value that came along earlier; false if there is none that can be used."""
-        if feature not in self._held:
-            return False
-        raw = self._held.pop(feature)
-        try:
-            value = self._compiled.encode(feature, raw)
-        except Fault as fault:
-            self._failed[feature] = str(fault)
-            self._buy((feature,), None, None, f"failed: {fault}")
-            return False
-        self._known[feature] = raw
-        self._walk.fill(feature, value)
-        self._buy((feature,), None, None, "came along")
-        return True
+    def accept_held(self, features: tuple[int, ...]) -> None:
+        """Buy values that came along earlier."""
+        bad = []
+        for f in features:
+            try:
+                self._take_in(f, self._held.pop(f))
+            except Fault as fault:
+                self._failed[f] = str(fault)
+                bad.append(str(fault))
+        self._buy(features, None, None, "failed: " + "; ".join(bad) if bad else "came along")
 
     def note_failure(self, asked: tuple[int, ...], reason: str, source: str, seconds: float | None) -> None:
         """A call failed and will be repeated: it is charged, and nothing is lost yet."""
@@ -345,13 +350,10 @@ class Session:
 
     def _know(self, known: Mapping[str, Any]) -> None:
         for name, raw in known.items():
-            f = self._compiled.feature(name)
             try:
-                value = self._compiled.encode(f, raw)
+                self._take_in(self._compiled.feature(name), raw)
             except Fault as fault:
                 raise ValueError(f"known: {fault}") from None
-            self._known[f] = raw
-            self._walk.fill(f, value)
 
     def _enter(self, node: Classifier) -> None:
         self._node = node
@@ -407,10 +409,9 @@ class Session:
                 return False
         self._wave += 1
         if self._held:
-            came = [f for f in features if f in self._held]
+            came = tuple(f for f in features if f in self._held)
             if came:
-                for f in came:
-                    self.accept_held(f)
+                self.accept_held(came)
                 return True
         self._wanted = features
         return False
@@ -467,8 +468,9 @@ class Session:
     def _fall_back(self) -> tuple[int, list[float], int]:
         """The last node whose prediction needs nothing that is not bought, its margins, and the learners evaluated."""
         compiled = self._compiled
-        for f in [f for f in self._held if not self._items_for((f,))]:
-            self.accept_held(f)
+        free = tuple(f for f in self._held if not self._items_for((f,)))
+        if free:
+            self.accept_held(free)
         evaluated = self._evaluated_so_far()
         for number in reversed(self._path):
             node = compiled.nodes[number]

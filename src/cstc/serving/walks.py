@@ -316,19 +316,24 @@ class BitPlan:
         widest = max(self.n_bits(tree) for tree in trees)
         self.width = next(width for width in (8, 16, 32) if widest <= width)
         self.dtype = np.dtype(f"<u{self.width // 8}")
+        self.one = self.dtype.type(1)
         self.n_bytes = len(trees) * self.width // 8
         self.n_learners, self.n_features = len(trees), n_features
         self.everything = 0
         self.value = np.zeros(len(trees) * self.width)
         self.linear = np.full(len(trees) * self.width, -1)
-        self._waits_for = np.full((len(trees), self.width, self.width), -1, dtype=np.int32)
+        narrow = (
+            np.int16 if n_features < 2**15 else np.int32
+        )  # the tables are looked up at random: small ones stay near
+        self._waits_for = np.full((len(trees), self.width, self.width), -1, dtype=narrow)
         exclusions: list[_Exclusions] = [_Exclusions() for _ in range(n_features)]
         for learner, tree in enumerate(trees):
             self._place(learner, tree, exclusions)
         self.waits_for: np.ndarray = self._waits_for.ravel()
         self.any_linear = bool((self.linear >= 0).any())
         self.excluders = [exclusion.finish(self.everything) for exclusion in exclusions]
-        self.ends = _ends_of(self.width)
+        self.codes = _codes_of(self.width)
+        self.shift = self.width.bit_length() - 1
 
     @staticmethod
     def n_bits(tree: Tree) -> int:
@@ -366,8 +371,9 @@ class BitPlan:
     def start(self) -> BitWalk:
         return BitWalk(self)
 
-    def step(self, learners: list[int]) -> np.ndarray:
-        return np.array(learners, dtype=np.intp)
+    def step(self, learners: list[int]) -> BitStep:
+        numbers = np.array(learners, dtype=np.intp)
+        return numbers, numbers * self.width, numbers * self.width**2
 
     def weights(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         used = np.flatnonzero(weights.any(axis=1))
@@ -379,8 +385,8 @@ def _range(first: int, last: int) -> int:
 
 
 @cache
-def _ends_of(width: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """For every word, its lowest and its highest bit; too many of them for 32 bits."""
+def _codes_of(width: int) -> np.ndarray | None:
+    """For every word, ``width * lowest bit + highest bit``; there are too many words of 32 bits."""
     if width > 16:
         return None
     words = np.arange(1 << width)
@@ -389,7 +395,7 @@ def _ends_of(width: int) -> tuple[np.ndarray, np.ndarray] | None:
     for bit in range(width):
         highest[words >> bit > 0] = bit
         lowest[words % (1 << bit) == 0] = bit
-    return lowest, highest
+    return np.uint8(width) * lowest + highest
 
 
 class _Exclusions:
@@ -467,10 +473,14 @@ def _categorical(splits: list[tuple[Split, int, int]], everything: int) -> Calla
     return lambda x: masks.get(int(x), unknown) if 0 <= x < math.inf else unknown
 
 
+#: Learners, and where their rows begin in arrays over leaves and over pairs of leaves.
+BitStep = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
 class BitWalk:
     """A row as the set of leaves where it can still end."""
 
-    __slots__ = ("_alive", "_done", "_outputs", "_plan", "_step", "_x", "pending")
+    __slots__ = ("_alive", "_done", "_outputs", "_plan", "_ready", "_step", "_x", "pending")
 
     def __init__(self, plan: BitPlan) -> None:
         self._plan = plan
@@ -478,7 +488,8 @@ class BitWalk:
         self._outputs = np.zeros(plan.n_learners)
         self._done = np.zeros(plan.n_learners, dtype=bool)
         self._x: dict[int, float] = {}
-        self._step: np.ndarray
+        self._step: BitStep
+        self._ready: np.ndarray | None = None  # which of the step were evaluated when `pending` was counted
         self.pending = 0
 
     def fill(self, feature: int, value: float) -> None:
@@ -486,41 +497,43 @@ class BitWalk:
         if self._plan.any_linear:
             self._x[feature] = value
 
-    def begin(self, step: np.ndarray) -> None:
+    def begin(self, step: BitStep) -> None:
         self._step = step
-        self.pending = len(step)
+        self._ready = None
+        self.pending = len(step[0])
 
     def advance(self) -> Sequence[int]:
-        step, plan = self._step, self._plan
-        lowest, highest = self._ends(step)
-        waiting = np.flatnonzero(lowest != highest)
+        step = self._step
+        words = self._words(step[0])
+        several = words & (words - self._plan.one)  # not zero where more than one leaf is left
+        waiting = several.nonzero()[0]
         self.pending = len(waiting)
-        if not len(waiting):
-            self._outputs[step] = self._outputs_at(step, lowest)
-            self._done[step] = True
-            return ()
-        learners = step[waiting]
-        places = (learners * plan.width + lowest[waiting]) * plan.width + highest[waiting]
-        seen = np.zeros(plan.n_features, dtype=bool)
-        seen[plan.waits_for[places]] = True
-        if len(waiting) < len(step):
-            ready = lowest == highest
-            self._outputs[step[ready]] = self._outputs_at(step[ready], lowest[ready])
-            self._done[step[ready]] = True
-        self._step = learners
-        return np.flatnonzero(seen).tolist()
+        if self.pending:
+            self._ready = several == 0
+            features = self._plan.waits_for[step[2][waiting] + self._codes(words[waiting])]
+            return np.bincount(features).nonzero()[0].tolist()
+        self._outputs[step[0]] = self._outputs_at(step, words)
+        self._done[step[0]] = True
+        self._ready = None
+        return ()
 
-    def _ends(self, learners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """First and last leaf of each learner that are left."""
+    def _words(self, learners: np.ndarray) -> np.ndarray:
+        """For each learner, the leaves that are left as bits."""
         plan = self._plan
-        words = np.frombuffer(self._alive.to_bytes(plan.n_bytes, "little"), dtype=plan.dtype)[learners]
-        if plan.ends is not None:
-            return plan.ends[0][words], plan.ends[1][words]
-        return np.frexp((words & -words).astype(float))[1] - 1, np.frexp(words.astype(float))[1] - 1
+        return np.frombuffer(self._alive.to_bytes(plan.n_bytes, "little"), dtype=plan.dtype)[learners]
 
-    def _outputs_at(self, learners: np.ndarray, leaves: np.ndarray) -> np.ndarray:
+    def _codes(self, words: np.ndarray) -> np.ndarray:
+        """``width * lowest bit + highest bit`` of each word."""
         plan = self._plan
-        places = learners * plan.width + leaves
+        if plan.codes is not None:
+            return plan.codes[words]
+        lowest, highest = np.frexp((words & -words).astype(float))[1], np.frexp(words.astype(float))[1]
+        return plan.width * (lowest - 1) + (highest - 1)
+
+    def _outputs_at(self, step: BitStep, words: np.ndarray) -> np.ndarray:
+        """Outputs of learners that have one leaf left."""
+        plan = self._plan
+        places = step[1] + (self._codes(words) >> plan.shift)
         values = plan.value[places]
         if plan.any_linear:
             columns = plan.linear[places]
@@ -532,12 +545,14 @@ class BitWalk:
         used, factors = weights
         return (factors @ self._outputs[used]).tolist()
 
-    def try_sums(self, step: np.ndarray, weights: tuple[np.ndarray, np.ndarray]) -> tuple[int, list[float]] | None:
-        lowest, highest = self._ends(step)
-        if (lowest != highest).any():
+    def try_sums(self, step: BitStep, weights: tuple[np.ndarray, np.ndarray]) -> tuple[int, list[float]] | None:
+        words = self._words(step[0])
+        if (words & (words - self._plan.one)).any():
             return None
-        new = len(step) - int(np.count_nonzero(self._done[step]))
+        done = self._done.copy()
+        if self._ready is not None:
+            done[self._step[0][self._ready]] = True
         outputs = self._outputs.copy()
-        outputs[step] = self._outputs_at(step, lowest)
+        outputs[step[0]] = self._outputs_at(step, words)
         used, factors = weights
-        return new, (factors @ outputs[used]).tolist()
+        return len(step[0]) - int(np.count_nonzero(done[step[0]])), (factors @ outputs[used]).tolist()

@@ -72,10 +72,12 @@ class WorkerPool:
             self._n_threads += 1
         try:
             threading.Thread(target=self._serve, args=(job,), name=self._name, daemon=True).start()
-        except BaseException:
+        except BaseException as error:
             with self._lock:
                 self._n_threads -= 1
-            raise
+                if not isinstance(error, RuntimeError) or not self._n_threads:
+                    raise
+                self._backlog.append(job)  # the system has no thread left: wait for one of ours
         return job
 
     def withdraw(self, job: Job) -> bool:

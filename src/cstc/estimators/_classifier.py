@@ -1,0 +1,163 @@
+"""Classification: logistic risk for two classes, softmax risk for more."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    check_is_fitted,
+    column_or_1d,
+)
+
+from ..losses import LogisticLoss, SoftmaxLoss
+from ._base import CSTCBase
+from ._labels import check_labels
+from ._parameters import ATTRIBUTES, document_parameters
+
+__all__ = ["CSTCClassifier"]
+
+
+class CSTCClassifier(ClassifierMixin, CSTCBase):
+    __doc__ = f"""Cost-sensitive tree of classifiers: logistic risk for two classes, softmax risk for more.
+
+    Each input takes its own path through the tree and buys only the features that this path needs.
+    {document_parameters(class_weight=True)}
+    {ATTRIBUTES}
+    classes_ : ndarray of shape (n_classes,)
+
+    References
+    ----------
+    Xu, Kusner, Weinberger, Chen: Cost-Sensitive Tree of Classifiers. ICML 2013.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from cstc import CSTCClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = CSTCClassifier(cost_weight=0.01, random_state=0).fit(X[:400], y[:400])
+    >>> bool(model.score(X[400:], y[400:]) > 0.9), bool(model.predict_cost(X[400:]).mean() < 10)
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        *,
+        costs=None,
+        cost_weight=0.01,
+        l1_weight=0.0,
+        method="refined",
+        depth=3,
+        max_nodes=10,
+        weak_learners="boosted",
+        n_weak_learners=200,
+        weak_learner_depth=4,
+        learning_rate=0.1,
+        early_stopping=20,
+        cost_strengths=None,
+        cross_fit=None,
+        solver=None,
+        max_iter=1000,
+        tol=1e-5,
+        pruning=True,
+        fine_tuning=True,
+        validation_fraction=0.2,
+        categorical_features=None,
+        dtype="float64",
+        class_weight=None,
+        random_state=None,
+        n_jobs=None,
+        verbose=0,
+    ):
+        super().__init__(
+            costs=costs,
+            cost_weight=cost_weight,
+            l1_weight=l1_weight,
+            method=method,
+            depth=depth,
+            max_nodes=max_nodes,
+            weak_learners=weak_learners,
+            n_weak_learners=n_weak_learners,
+            weak_learner_depth=weak_learner_depth,
+            learning_rate=learning_rate,
+            early_stopping=early_stopping,
+            cost_strengths=cost_strengths,
+            cross_fit=cross_fit,
+            solver=solver,
+            max_iter=max_iter,
+            tol=tol,
+            pruning=pruning,
+            fine_tuning=fine_tuning,
+            validation_fraction=validation_fraction,
+            categorical_features=categorical_features,
+            dtype=dtype,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            verbose=verbose,
+        )
+        self.class_weight = class_weight
+
+    def fit(self, X, y, *, X_val=None, y_val=None, sample_weight=None, sample_weight_val=None):
+        """Fit the tree.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n, n_features)
+        y : array-like of shape (n,)
+            Two or more classes.
+        X_val, y_val : like X and y, optional
+            Validation data for early stopping, pruning and fine-tuning; a part of X is held out otherwise.
+        sample_weight, sample_weight_val : array-like of shape (n,), optional
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, y, X_val, y_val, sample_weight, sample_weight_val)
+
+    def decision_function(self, X):
+        """Margins: shape (n,) for two classes, (n, n_classes) for more."""
+        margins = self._margins(X)
+        return margins[:, 0] if len(self.classes_) == 2 else margins
+
+    def predict_proba(self, X):
+        """Probabilities of shape (n, n_classes), in the order of `classes_`."""
+        check_is_fitted(self)
+        return self.model_.predict_proba(self._check_X(X, reset=False))
+
+    def predict(self, X):
+        """Predicted classes of shape (n,)."""
+        margins = self._margins(X)
+        return self.model_.answers(margins)
+
+    def _class_weights(self, y):
+        weights = compute_sample_weight(self.class_weight, self.classes_[y])
+        if (weights < 0).any():
+            raise ValueError(f"class_weight is {self.class_weight!r}; weights must be 0 or more")
+        return weights
+
+    def _check_y(self, y, *, reset):
+        y = column_or_1d(y, warn=reset)
+        check_labels(y)
+        check_classification_targets(y)
+        if reset:
+            self.classes_, codes = np.unique(y, return_inverse=True)
+            if len(self.classes_) < 2:
+                raise ValueError(f"y holds one class, {self.classes_.tolist()}; a classifier needs at least 2 classes")
+            return codes
+        unknown = ~np.isin(y, self.classes_)
+        if unknown.any():
+            found = y[unknown].tolist()[0]
+            raise ValueError(f"y_val holds {found!r}, a class that y does not have; y has {self.classes_.tolist()}")
+        return np.searchsorted(self.classes_, y)
+
+    def _strata(self, y):
+        """The classes, where each is large enough to stand on both sides."""
+        counts = np.bincount(y)
+        n_held = int(np.ceil(self.validation_fraction * len(y)))
+        enough = counts.min() >= 2 and min(n_held, len(y) - n_held) >= len(counts)
+        return y if enough else None
+
+    def _loss(self):
+        return LogisticLoss() if len(self.classes_) == 2 else SoftmaxLoss(len(self.classes_))

@@ -1,0 +1,90 @@
+"""Ranking: squared risk on grades, judged by NDCG@5."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.model_selection import GroupShuffleSplit
+
+from ..losses import SquaredLoss
+from ..metrics import ndcg
+from ._base import CSTCBase
+from ._labels import check_numbers, check_queries
+from ._parameters import ATTRIBUTES, document_parameters
+
+__all__ = ["CSTCRanker"]
+
+
+class CSTCRanker(CSTCBase):
+    __doc__ = f"""Cost-sensitive tree for ranking: squared risk on the grades, judged by NDCG@5.
+
+    Each document takes its own path through the tree and buys only the features that this path needs.
+    {document_parameters(queries=True)}
+    {ATTRIBUTES}
+
+    References
+    ----------
+    Xu, Kusner, Weinberger, Chen: Cost-Sensitive Tree of Classifiers. ICML 2013.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cstc import CSTCRanker
+    >>> rng = np.random.default_rng(0)
+    >>> X, qid = rng.normal(size=(600, 5)), np.repeat(np.arange(60), 10)
+    >>> grades = np.clip(np.round(X[:, 0] + 1), 0, 4)
+    >>> model = CSTCRanker(costs=[1, 5, 5, 5, 5], random_state=0).fit(X, grades, qid=qid)
+    >>> bool(model.score(X, grades, qid=qid) > 0.9), float(model.predict_cost(X).mean())
+    (True, 1.0)
+    """
+
+    _needs_queries = True
+
+    def fit(self, X, y, *, qid=None, X_val=None, y_val=None, qid_val=None, sample_weight=None, sample_weight_val=None):
+        """Fit the tree.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n, n_features)
+        y : array-like of shape (n,)
+            Grades, 0 or more; 0 is not relevant.
+        qid : array-like of shape (n,)
+            The query of each row; the rows of a query stand together.
+        X_val, y_val, qid_val : like X, y and qid, optional
+            Validation data for early stopping, pruning and fine-tuning; whole queries are held out otherwise.
+        sample_weight, sample_weight_val : array-like of shape (n,), optional
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, y, X_val, y_val, sample_weight, sample_weight_val, qid, qid_val)
+
+    def predict(self, X):
+        """Scores of shape (n,); within a query, higher is better."""
+        return self._margins(X)[:, 0]
+
+    def score(self, X, y, *, qid, k=5):
+        """Mean NDCG@k over the queries that have a relevant document, gain ``2^grade - 1``."""
+        y = self._check_y(y, reset=False)
+        return ndcg(y, self.predict(X), check_queries(qid, y, "qid"), k)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.positive_only = True
+        return tags
+
+    def _check_y(self, y, *, reset):
+        y = check_numbers(y)
+        if (y < 0).any() or (y > 30).any():
+            raise ValueError(f"grades range from {y.min():g} to {y.max():g}; they must be from 0 to 30")
+        return y
+
+    def _hold_out(self, sample, seed):
+        if len(np.unique(sample.qid)) < 2:
+            raise ValueError("qid holds one query; at least 2 are needed to hold one out for validation")
+        splitter = GroupShuffleSplit(n_splits=1, test_size=self.validation_fraction, random_state=seed)
+        return next(splitter.split(sample.X, groups=sample.qid))[1]
+
+    def _loss(self):
+        return SquaredLoss()

@@ -1,0 +1,62 @@
+"""Regression: squared risk at every node."""
+
+from __future__ import annotations
+
+from sklearn.base import RegressorMixin
+
+from ..losses import SquaredLoss
+from ._base import CSTCBase
+from ._labels import check_numbers
+from ._parameters import ATTRIBUTES, document_parameters
+
+__all__ = ["CSTCRegressor"]
+
+
+class CSTCRegressor(RegressorMixin, CSTCBase):
+    __doc__ = f"""Cost-sensitive tree of regressors: squared risk at every node.
+
+    Each input takes its own path through the tree and buys only the features that this path needs.
+    {document_parameters()}
+    {ATTRIBUTES}
+
+    References
+    ----------
+    Xu, Kusner, Weinberger, Chen: Cost-Sensitive Tree of Classifiers. ICML 2013.
+
+    Examples
+    --------
+    >>> from cstc import CSTCRegressor
+    >>> from cstc.datasets import QUADRANT_COSTS, make_quadrants
+    >>> X, y = make_quadrants(1200, random_state=0)
+    >>> model = CSTCRegressor(costs=QUADRANT_COSTS, cost_weight=0.03, weak_learners="identity", random_state=0)
+    >>> model = model.fit(X[:1000], y[:1000])
+    >>> round(model.score(X[1000:], y[1000:]), 3), float(model.predict_cost(X[1000:]).mean())
+    (1.0, 12.0)
+    """
+
+    def fit(self, X, y, *, X_val=None, y_val=None, sample_weight=None, sample_weight_val=None):
+        """Fit the tree.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n, n_features)
+        y : array-like of shape (n,)
+        X_val, y_val : like X and y, optional
+            Validation data for early stopping, pruning and fine-tuning; a part of X is held out otherwise.
+        sample_weight, sample_weight_val : array-like of shape (n,), optional
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, y, X_val, y_val, sample_weight, sample_weight_val)
+
+    def predict(self, X):
+        """Predicted values of shape (n,)."""
+        return self._margins(X)[:, 0]
+
+    def _check_y(self, y, *, reset):
+        return check_numbers(y)
+
+    def _loss(self):
+        return SquaredLoss()

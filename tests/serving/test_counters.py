@@ -1,0 +1,110 @@
+"""What a predictor counts, as numbers and as Prometheus' text."""
+
+import re
+import threading
+
+import numpy as np
+import pytest
+
+from cstc.serving import Counters, OnDemandPredictor, extractor
+from serving.worlds import NAMES, Sources, random_world
+
+
+def serve(n=40, **options):
+    rng = np.random.default_rng(1)
+    world = random_world(rng, "binary", n)
+    sources = Sources(rng, world.rows, instant=True)
+    predictor = OnDemandPredictor(world.model, sources.extractors)
+    answers = [predictor.predict(i, **options) for i in range(n)]
+    return world, sources, predictor, answers
+
+
+def test_counters_add_up():
+    world, sources, predictor, answers = serve()
+    early = [predictor.predict(i, budget=0.0) for i in range(5)]
+    counts = predictor.counters.as_dict()
+    assert counts["answers"] == 45
+    assert counts["early_stops"] == sum(not answer.complete for answer in early)
+    assert counts["spend"] == pytest.approx(sum(answer.cost for answer in answers + early))
+    bought = world.model.bought_items(world.X).sum(axis=0)
+    for r, name in enumerate(world.model.costs.item_names):
+        if bought[r]:
+            assert counts["items"][name]["bought"] == bought[r]
+            assert counts["items"][name]["spend"] == pytest.approx(bought[r] * world.model.costs.prices[r])
+        else:
+            assert name not in counts["items"]
+    items = sum(item["spend"] for item in counts["items"].values())
+    assert counts["spend"] == pytest.approx(items + world.model.costs.evaluation * counts["weak_learners_evaluated"])
+    mix = {entry["terminal"]: entry["answers"] for entry in counts["paths"] if entry["terminal"] is not None}
+    terminals, times = np.unique(world.model.apply(world.X), return_counts=True)
+    complete_early = sum(answer.complete for answer in early)
+    assert sum(mix.values()) == times.sum() + complete_early
+    assert set(mix) >= set(terminals.tolist())
+    assert sum(source["calls"] for source in counts["sources"].values()) == len(sources.calls)
+    assert counts["seconds"] > 0
+
+
+def test_failures_are_counted_by_kind():
+    world = random_world(np.random.default_rng(1), "regression", 1, missing=False)
+    results = iter([OSError("gone"), {}, dict.fromkeys(NAMES, "text"), world.rows[0]])
+
+    @extractor(provides=NAMES, retries=3)
+    def moody(row):
+        result = next(results)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    with OnDemandPredictor(world.model, [moody]) as predictor:
+        answer = predictor.predict(0)
+    assert answer.complete
+    source = predictor.counters.as_dict()["sources"]["moody"]
+    assert (source["calls"], source["failures"]) == (4, {"error": 1, "nonsense": 2})
+    outcomes = [entry["outcome"] for entry in answer.trail if entry.get("source") == "moody"]
+    assert [outcome.split(":")[0] for outcome in outcomes[:4]] == ["failed, tried again"] * 3 + ["ok"]
+    items = [item for entry in answer.trail for item in entry.get("items", ())]
+    assert len(items) == len(set(items))  # three calls more, but nothing is paid twice
+
+
+def test_prometheus_text():
+    _, _, predictor, _ = serve()
+    text = predictor.counters.prometheus()
+    sample = re.compile(r'^[a-z_]+(\{([a-z]+="([^"\\\n]|\\["\\n])*",?)+\})? -?[0-9.e+-]+$')
+    names = set()
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            names.add(line.split()[2])
+            assert line.split()[3] == "counter"
+        elif not line.startswith("# HELP "):
+            assert sample.match(line), line
+            assert line.split("{")[0].split()[0] in names
+    assert 'cstc_answers_total{status="complete"} 40' in text
+    assert text.endswith("\n")
+    assert "shop_answers_total" in predictor.counters.prometheus(prefix="shop")
+
+
+def test_labels_are_escaped():
+    counters = Counters()
+    counters.count_call('a "quoted"\\name\n', 1, 0.5)
+    assert r'source_calls_total{source="a \"quoted\"\\name\n"} 1' in counters.prometheus()
+
+
+def test_many_threads_lose_nothing():
+    counters = Counters()
+
+    def count():
+        for _ in range(5000):
+            counters.count_call("lab", 1, 0.5, "error")
+
+    threads = [threading.Thread(target=count) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        counters.as_dict()
+    for thread in threads:
+        thread.join()
+    lab = counters.as_dict()["sources"]["lab"]
+    assert (lab["calls"], lab["seconds"], lab["failures"]) == (40_000, 20_000.0, {"error": 40_000})
+    assert len(counters._log) == 0
+    counters.reset()
+    assert counters.as_dict()["sources"] == {}

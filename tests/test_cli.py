@@ -1,0 +1,194 @@
+"""The command line: what it prints, what it refuses, and that it starts the service as told."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import cstc
+from builders import N_FEATURES
+from cstc.cli import main
+from cstc.serving import server
+from serving.worlds import NAMES, random_world
+
+GOLDEN = Path(__file__).parent / "golden" / "model-v1.cstc"
+SOURCES = f"""
+from cstc.serving import extractor
+
+@extractor(provides={NAMES[:3]}, instant=True)
+def first(row):
+    return [0.0, 0.0, 0.0]
+
+@extractor(provides={NAMES[3:]}, instant=True)
+def second(row):
+    return [0.0] * {N_FEATURES - 3}
+
+sources = [first, second]
+some = (source for source in sources)
+nonsense = 3
+name = "sources"
+broken = [first, len]
+
+def make():
+    return [first, second]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a model and a module of extractors, as the current one; no token in the environment."""
+    cstc.save(random_world(np.random.default_rng(2), "binary").model, tmp_path / "model.cstc")
+    (tmp_path / "cli_sources.py").write_text(SOURCES)
+    (tmp_path / "cli_needy.py").write_text("import a_module_that_is_not_there")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delenv("CSTC_TOKEN", raising=False)
+    yield tmp_path
+    for name in ("cli_sources", "cli_needy"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """Do not serve, but keep with what the service would have been started."""
+    calls = []
+
+    def keep(predictor, *, on_ready, **options):
+        calls.append((predictor, options))
+        on_ready("http://127.0.0.1:1")
+        predictor.close()
+
+    monkeypatch.setattr(server, "serve", keep)
+    return calls
+
+
+def run(*arguments, status=0):
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exit_code == status, result.output
+    return result.output
+
+
+def test_inspect():
+    text = run("inspect", GOLDEN)
+    assert "3 classes: ill, unclear, well" in text
+    assert "2 nodes, 2 terminals, 4 weak learners" in text
+    lines = [line.strip() for line in text.splitlines()]
+    assert "node 0: 1 weak learner, threshold 0" in lines
+    assert "≤ terminal 0: at most 17.62 (age, blood draw, glucose)" in lines
+    assert any(line.split() == ["scan", "120"] for line in lines)
+    assert any(line.split()[:5] == ["glucose", "17.61", "blood", "draw,", "glucose"] for line in lines)
+    assert any(line.startswith("smoker") and "category: never, now, once" in line for line in lines)
+
+
+def test_inspect_every_kind_of_model(tmp_path):
+    rng = np.random.default_rng(0)
+    for k, task in enumerate(["regression", "binary", "multiclass", "ranking"] * 3):
+        model = random_world(rng, task).model
+        path = tmp_path / f"{k}.cstc"
+        cstc.save(model, path)
+        text = run("inspect", path)
+        assert text.count("terminal ") == model.shape.n_terminals
+        assert all(name in text for name in model.costs.item_names)
+
+
+def test_files_that_are_no_models(tmp_path):
+    path = tmp_path / "model.cstc"
+    path.write_bytes(b"nonsense")
+    for command in ("inspect", "serve"):
+        text = run(command, path, status=1)
+        assert text.startswith("Error: ")
+        assert "Traceback" not in text
+        assert "does not exist" in run(command, tmp_path / "none.cstc", status=2)
+
+
+@pytest.mark.parametrize("name", ["sources", "some", "make"])
+def test_serve_finds_extractors(folder, served, name):
+    text = run("serve", "model.cstc", "--extractors", f"cli_sources:{name}")
+    assert text == "serving model.cstc on http://127.0.0.1:1 (stop with Ctrl+C)\n"
+    ((predictor, options),) = served
+    assert [source.name for source in predictor.extractors] == ["first", "second"]
+    assert options["host"] == "127.0.0.1"
+    assert options["token"] is None
+
+
+def test_serve_with_all_options(folder, served, monkeypatch):
+    monkeypatch.setenv("MY_TOKEN", "secret")
+    arguments = ["-e", "cli_sources:first", "-e", "cli_sources:second", "--host", "0.0.0.0", "--port", 9000]
+    arguments += ["--token-variable", "MY_TOKEN", "--prefetch", "node", "--threads", 3, "--max-seconds", 2]
+    arguments += ["--max-body", 5000, "--max-rows", 7, "--max-sessions", 9, "--session-seconds", 11, "--access-log"]
+    run("serve", "model.cstc", *arguments)
+    ((predictor, options),) = served
+    assert predictor.prefetch == "node"
+    limits = options["limits"]
+    assert (limits.seconds, limits.body_bytes, limits.rows) == (2, 5000, 7)
+    assert (limits.sessions, limits.session_seconds) == (9, 11)
+    assert (options["host"], options["port"], options["token"]) == ("0.0.0.0", 9000, "secret")
+    assert options["access_log"]
+
+
+def test_serve_without_all_extractors(folder, served):
+    run("serve", "model.cstc")  # all from the clients
+    given = [part for name in NAMES[3:] for part in ("--given", name)]
+    run("serve", "model.cstc", "-e", "cli_sources:first", *given)
+    assert len(served) == 2
+    assert "no extractor provides" in run("serve", "model.cstc", "-e", "cli_sources:first", status=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("cli_sources", "module:name"),
+        ("no_such_module:sources", "no module 'no_such_module'"),
+        ("cli_sources:nothing", "has no 'nothing'"),
+        ("cli_sources:nonsense", "is a int; it must be a list of extractors"),
+        ("cli_sources:name", "is a str; it must be a list of extractors"),
+    ],
+)
+def test_extractors_that_are_not_there(folder, name, message):
+    assert message in run("serve", "model.cstc", "--extractors", name, status=2)
+
+
+def test_faults_of_the_user_in_one_line(folder, monkeypatch):
+    assert "is no extractor" in run("serve", "model.cstc", "-e", "cli_sources:broken", status=1)
+    assert "set CSTC_TOKEN" in run("serve", "model.cstc", "--host", "0.0.0.0", "--port", 0, status=1)
+    assert "must be a number above 0" in run("serve", "model.cstc", "--max-rows", 0, status=1)
+    monkeypatch.setenv("CSTC_TOKEN", "")
+    assert "CSTC_TOKEN" in run("serve", "model.cstc", status=1)
+
+
+def test_a_module_that_lacks_another_one_says_so(folder):
+    result = CliRunner().invoke(main, ["serve", "model.cstc", "-e", "cli_needy:sources"])
+    assert isinstance(result.exception, ModuleNotFoundError)
+    assert "a_module_that_is_not_there" in str(result.exception)
+
+
+def blocked(tmp_path, *modules):
+    """An environment in which these modules cannot be imported."""
+    for module in modules:
+        (tmp_path / f"{module}.py").write_text("raise ImportError('not installed')")
+    return os.environ | {"PYTHONPATH": str(tmp_path)}
+
+
+def test_without_the_extra_the_error_names_it(tmp_path):
+    for module in ("click", "starlette"):
+        folder = tmp_path / module
+        folder.mkdir()
+        command = [sys.executable, "-m", "cstc", "serve", str(GOLDEN)]
+        done = subprocess.run(command, env=blocked(folder, module), capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert "pip install 'cstc[serve]'" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_inspect_is_quick_to_start():
+    code = (
+        "import sys, cstc.cli\n"
+        "cstc.cli.main(['inspect', sys.argv[1]], standalone_mode=False)\n"
+        "heavy = {'sklearn', 'scipy', 'lightgbm', 'starlette', 'uvicorn'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code, str(GOLDEN)], check=True, capture_output=True)
