@@ -164,7 +164,7 @@ def compare(service: Server, empty: Server, bodies: list[dict], path: str, n_cli
     requests = prepare(bodies, path)
     beside = [request.replace(path.encode(), b"/predict", 1) for request in requests]
     blocks: dict[str, list[Block]] = {"service": [], "empty": []}
-    for name, server, what in (("service", service, requests), ("empty", empty, beside)):
+    for server, what in ((service, requests), (empty, beside)):
         load(server.port, what[: len(what) // 4 or 1], n_clients)  # warm up
     for _ in range(rounds):
         blocks["empty"].append(load(empty.port, beside, n_clients))
@@ -205,7 +205,7 @@ def main() -> None:
                 compare(service, empty, bodies, "/predict", n_clients, options.rounds)
             lean = [body | {"trail": False} for body in bodies]
             compare(service, empty, lean, "/predict", options.clients[-1], options.rounds)
-            batch = [{"rows": [{"row": i} for i in range(100)], "trail": False}] * max(1, options.requests // 50)
+            batch = [{"rows": [{"row": i} for i in range(100)], "trail": False}] * max(16, options.requests // 10)
             compare(service, empty, batch, "/predict/batch", options.clients[-1], options.rounds)
             print("(100 rows in each request)")
         finally:

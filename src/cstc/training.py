@@ -33,9 +33,11 @@ from .solver import initialise, solve
 from .tree import TreeShape
 from .weak_learners import Boosting, Phi, WeakLearners, cross_fit, grow, identity_weak_learners
 
-__all__ = ["METHODS", "Sample", "Settings", "Trained", "train"]
+__all__ = ["METHODS", "Ensembles", "Sample", "Settings", "Trained", "train"]
 
 METHODS = ("refined", "paper")
+#: Cross-fitted ensembles by the strength of the prices that they were grown at.
+Ensembles = dict[float, tuple[WeakLearners, Phi]]
 #: Stages of the default method: slope of the gates (in standard deviations of the target) and sharpness of the cost.
 #: Gates are hard from the start: with soft ones the threshold drifts between groups that the leaves must tell apart.
 STAGES = ((20.0, 0.0), (20.0, 3.0))
@@ -180,18 +182,21 @@ def train(
     schema: Schema,
     settings: Settings,
     report: Callable[[str], None] = lambda text: None,
+    ensembles: Ensembles | None = None,
 ) -> Trained:
     """Fit a tree of classifiers.
 
-    `held_out` (bool per row of `sample`) stands in for `validation` where that is None.
+    `held_out` (bool per row of `sample`) stands in for `validation` where that is None.  `ensembles` keeps what was
+    grown for other fits to the same rows, prices and settings but the cost weight.
     """
-    problem = _set_up(sample, validation, held_out, loss, costs, schema, settings, report)
+    ensembles = {} if ensembles is None else ensembles
+    problem = _set_up(sample, validation, held_out, loss, costs, schema, settings, report, ensembles)
     if settings.method == "paper":
         return _train_paper(problem)
     return _train_refined(problem)
 
 
-def _set_up(sample, validation, held_out, loss, costs, schema, settings, report) -> Problem:
+def _set_up(sample, validation, held_out, loss, costs, schema, settings, report, ensembles) -> Problem:
     y_offset, y_scale = 0.0, 1.0
     if loss.name == "squared":
         y_offset = float(np.average(sample.y, weights=sample.weights))
@@ -203,7 +208,7 @@ def _set_up(sample, validation, held_out, loss, costs, schema, settings, report)
     constant = loss.constant(sample.y, sample.weights)
     report("weak learners")
     learners, (train_part, train_phi), (val_part, val_phi), cross_fitted = _learn_columns(
-        sample, validation, held_out, loss, constant, costs, settings, y_scale
+        sample, validation, held_out, loss, constant, costs, settings, y_scale, ensembles
     )
     # the paper's learners and plain inputs keep their own scale, only the units of the target are taken out; whole
     # ensembles are brought to one scale, so that the mixed norm charges equal contributions alike
@@ -249,6 +254,7 @@ def _learn_columns(
     costs: ResolvedCosts,
     settings: Settings,
     y_scale: float,
+    ensembles: Ensembles,
 ) -> tuple[WeakLearners, tuple[Sample, Phi], tuple[Sample, Phi], bool]:
     """Weak learners, their columns at the rows that teach the tree and at those that judge it; whether cross-fitted."""
     kept = np.flatnonzero(~held_out)
@@ -269,8 +275,7 @@ def _learn_columns(
     folds = _folds(sample, settings.cross_fit, settings.random_state)
     if settings.weak_learners == "boosted" and len(np.unique(folds)) > 1:
         # cross-fitted columns are honest at every row, so rows held out for the tree still teach the ensembles
-        phi, rounds = cross_fit(boosting, sample.X, sample.y, sample.weights, folds)
-        learners = grow(boosting, sample.X, sample.y, sample.weights, n_rounds=rounds)
+        learners, phi = _cross_fitted(boosting, sample, folds, ensembles)
         if validation is not None:
             return learners, (sample, phi), (validation, learners.transform(validation.X, costs)), True
         parts = [(sample.take(at), Phi(phi.values[at], phi.bits[at])) for at in (kept, np.flatnonzero(held_out))]
@@ -290,6 +295,22 @@ def _learn_columns(
         )
     train_phi, val_phi = (learners.transform(part.X, costs) for part in (train_part, val_part))
     return learners, (train_part, train_phi), (val_part, val_phi), False
+
+
+def _cross_fitted(
+    boosting: Boosting, sample: Sample, folds: np.ndarray, ensembles: Ensembles
+) -> tuple[WeakLearners, Phi]:
+    """Columns for all strengths; an ensemble that is already there is not grown again."""
+    rows = (sample.X, sample.y, sample.weights)
+    for strength in boosting.strengths:
+        if strength not in ensembles:
+            one = replace(boosting, strengths=[strength])
+            phi, rounds = cross_fit(one, *rows, folds)
+            ensembles[strength] = grow(one, *rows, n_rounds=rounds), phi
+    found = [ensembles[strength] for strength in boosting.strengths]
+    values = np.concatenate([phi.values for _, phi in found], axis=1)
+    bits = np.concatenate([phi.bits for _, phi in found], axis=1)
+    return WeakLearners.join([learners for learners, _ in found]), Phi(values, bits)
 
 
 def _folds(sample: Sample, n_folds: int, random_state: int) -> np.ndarray:

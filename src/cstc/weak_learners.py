@@ -116,6 +116,19 @@ class WeakLearners:
             self.constant,
         )
 
+    @staticmethod
+    def join(parts: Sequence[WeakLearners]) -> WeakLearners:
+        """The columns of several, in order; all started from the same constant."""
+        columns = np.cumsum([0] + [part.n_columns for part in parts])
+        ensembles = np.cumsum([0] + [part.n_ensembles for part in parts])
+        return WeakLearners(
+            pool=TreePool.concatenate([part.pool for part in parts]),
+            column=np.concatenate([part.column + by for part, by in zip(parts, columns, strict=False)]),
+            output=np.concatenate([part.output for part in parts]),
+            ensemble=np.concatenate([part.ensemble + by for part, by in zip(parts, ensembles, strict=False)]),
+            constant=parts[0].constant,
+        )
+
     def column_items(self, costs: ResolvedCosts) -> np.ndarray:
         """Bool (n_columns, n_items): all items of a column, whatever branches are taken (``F`` transposed)."""
         uses = np.zeros((self.n_columns, costs.n_items), dtype=bool)

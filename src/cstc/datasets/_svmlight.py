@@ -344,7 +344,7 @@ def _no_documents(form: _Format) -> Documents:
 
 
 def _join(blocks: list[Documents], columns: np.ndarray) -> Documents:
-    """One table of all blocks; each is given up as soon as it is copied, so X is in memory about once."""
+    """One table of all blocks; each is given up as soon as it is copied (at the peak, X is in memory twice)."""
     y = np.concatenate([block.y for block in blocks])
     qid = np.concatenate([block.qid for block in blocks])
     line = np.concatenate([block.line for block in blocks])

@@ -94,7 +94,7 @@ class CSTCBase(BaseEstimator):
 
     # -- fitting ---------------------------------------------------------------------------------------------
 
-    def _fit(self, X, y, X_val, y_val, sample_weight, sample_weight_val, qid=None, qid_val=None):
+    def _fit(self, X, y, X_val, y_val, sample_weight, sample_weight_val, qid=None, qid_val=None, ensembles=None):
         check_parameters(self)
         X, y, weights, qid = self._check_sample(X, y, sample_weight, qid, reset=True)
         names = self._feature_names()
@@ -114,7 +114,9 @@ class CSTCBase(BaseEstimator):
                 "give more rows, or a smaller depth or max_nodes"
             )
         schema = Schema(names, dict(self._categories), np.isnan(X).any(axis=0), getattr(self, "classes_", None))
-        trained = train(sample, validation, held_out, self._loss(), self.costs_, schema, settings, self._report)
+        trained = train(
+            sample, validation, held_out, self._loss(), self.costs_, schema, settings, self._report, ensembles
+        )
         self._take(trained)
         self.mean_cost_ = float(np.average(self.model_.predict_cost(sample.X), weights=sample.weights))
         if not trained.converged:
