@@ -174,7 +174,7 @@ def blocked(tmp_path, *modules):
 
 
 def test_without_the_extra_the_error_names_it(tmp_path):
-    for module in ("click", "starlette"):
+    for module in ("click", "starlette", "uvicorn"):
         folder = tmp_path / module
         folder.mkdir()
         command = [sys.executable, "-m", "cstc", "serve", str(GOLDEN)]
@@ -192,3 +192,8 @@ def test_inspect_is_quick_to_start():
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code, str(GOLDEN)], check=True, capture_output=True)
+
+
+def test_serving_in_process_needs_no_web_server():
+    code = "import sys, cstc.serving; assert not {'starlette', 'uvicorn', 'click'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

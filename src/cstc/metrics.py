@@ -47,6 +47,13 @@ def ndcg(grades: np.ndarray, scores: np.ndarray, qid: np.ndarray, k: int = 5) ->
     return float(np.mean(dcg(np.asarray(scores, dtype=float))[relevant] / ideal[relevant]))
 
 
-def cost_summary(cost: np.ndarray) -> dict[str, float]:
-    """Mean, 95th percentile and maximum of the cost of a set of rows."""
-    return {"mean": float(np.mean(cost)), "p95": float(np.percentile(cost, 95)), "max": float(np.max(cost))}
+def cost_summary(cost: np.ndarray, weights: np.ndarray | None = None) -> dict[str, float]:
+    """Mean, 95th percentile and maximum of the cost of a set of rows; rows of weight 0 do not count."""
+    if weights is None:
+        return {"mean": float(np.mean(cost)), "p95": float(np.percentile(cost, 95)), "max": float(np.max(cost))}
+    p95 = np.percentile(cost, 95, weights=weights, method="inverted_cdf")  # numpy weighs rows in this one only
+    return {
+        "mean": float(np.average(cost, weights=weights)),
+        "p95": float(p95),
+        "max": float(np.max(cost[weights > 0])),
+    }

@@ -54,10 +54,14 @@ def eliminate(tree: HardTree, rows: Rows, column_sets: list[np.ndarray], cost_we
 
 
 def column_sets(column_items: np.ndarray, prices: np.ndarray, ensemble: np.ndarray) -> list[np.ndarray]:
-    """What elimination may take away: the columns that need an item, dear items first; then single ensembles."""
+    """What elimination may take away: the columns that need an item, dear items first; then single ensembles.
+
+    The columns of an ensemble, one for each class, stay together.
+    """
     by_item = [column_items[:, item] for item in np.argsort(-prices, kind="stable")]
     by_ensemble = [ensemble == number for number in np.unique(ensemble[ensemble >= 0])]
-    distinct = dict.fromkeys(tuple(np.flatnonzero(members)) for members in [*by_item, *by_ensemble])
+    whole = [members | np.isin(ensemble, ensemble[members & (ensemble >= 0)]) for members in [*by_item, *by_ensemble]]
+    distinct = dict.fromkeys(tuple(np.flatnonzero(members)) for members in whole)
     return [np.array(columns) for columns in distinct if columns]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._drawing import COLOURS, MARKERS, pyplot, quiet
+from ._drawing import COLOURS, INK, MARKERS, as_number, pyplot, quiet
 
 __all__ = ["CostQualityDisplay"]
 
@@ -19,6 +19,8 @@ class CostQualityDisplay:
     names : list of str
     cost_name, quality_name : str
         Names of the axes.
+    chosen : tuple of (cost, quality), optional
+        A point to mark.
 
     Examples
     --------
@@ -28,15 +30,18 @@ class CostQualityDisplay:
     ... )
     """
 
-    def __init__(self, *, costs, qualities, names, cost_name="mean cost of an input", quality_name="quality"):
+    def __init__(
+        self, *, costs, qualities, names, cost_name="mean cost of an input", quality_name="quality", chosen=None
+    ):
         self.costs = costs
         self.qualities = qualities
         self.names = names
         self.cost_name = cost_name
         self.quality_name = quality_name
+        self.chosen = chosen
 
     @classmethod
-    def from_predictions(cls, costs, qualities, names, *, ax=None, **axis_names) -> CostQualityDisplay:
+    def from_predictions(cls, costs, qualities, names, *, ax=None, chosen=None, **axis_names) -> CostQualityDisplay:
         """Draw measured points.
 
         Parameters
@@ -47,6 +52,8 @@ class CostQualityDisplay:
         names : sequence of str
             One for each curve.
         ax : matplotlib axes, optional
+        chosen : tuple of (cost, quality), optional
+            A point to mark.
         **axis_names : str
             `cost_name` and `quality_name`.
         """
@@ -62,7 +69,8 @@ class CostQualityDisplay:
                 raise ValueError(f"{name!r} has costs of shape {cost.shape} and qualities of shape {quality.shape}")
             order = np.lexsort((quality, cost))
             curves.append((cost[order], quality[order]))
-        display = cls(costs=[c for c, _ in curves], qualities=[q for _, q in curves], names=list(names), **axis_names)
+        costs, qualities = [cost for cost, _ in curves], [quality for _, quality in curves]
+        display = cls(costs=costs, qualities=qualities, names=list(names), chosen=chosen, **axis_names)
         return display.plot(ax)
 
     def plot(self, ax=None) -> CostQualityDisplay:
@@ -74,6 +82,11 @@ class CostQualityDisplay:
             marker = MARKERS[number % len(MARKERS)]
             style = {"color": COLOURS[number % len(COLOURS)], "marker": marker, "ms": 6, "lw": 1.8, "mec": "white"}
             ax.plot(cost, quality, ls="-" if len(cost) > 1 else "", label=name, clip_on=False, zorder=3, **style)
+        if self.chosen is not None:
+            cost, quality = self.chosen
+            ring = {"marker": "o", "ls": "", "ms": 13, "mfc": "none", "mec": INK, "mew": 1.6, "zorder": 4}
+            name = f"chosen: cost {as_number(cost)}, {self.quality_name} {quality:.3f}"
+            ax.plot([cost], [quality], label=name, clip_on=False, **ring)
         ax.set_xlabel(self.cost_name)
         ax.set_ylabel(self.quality_name)
         ax.set_xlim(left=min(0.0, ax.get_xlim()[0]) if min(map(np.min, self.costs)) < 0 else 0.0)

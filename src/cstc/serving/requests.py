@@ -17,7 +17,7 @@ from .session import PREFETCHES
 
 __all__ = ["Field", "Record", "Refused", "read_json", "records_for"]
 
-LONGEST_REASON = 1000
+LONGEST_TEXT = 1000  # signs of a reason or a category: what a session keeps must not grow without end
 
 
 class Refused(Exception):
@@ -171,11 +171,11 @@ def choice(description: str, values: Sequence[str]) -> Field:
 
 def text(description: str) -> Field:
     def read(raw: Any, where: str) -> str:
-        if raw.__class__ is not str or not 0 < len(raw) <= LONGEST_REASON:
-            raise Refused(422, f"{where} is {_describe(raw)}; it must be a text of 1 to {LONGEST_REASON} signs", where)
+        if raw.__class__ is not str or not 0 < len(raw) <= LONGEST_TEXT:
+            raise Refused(422, f"{where} is {_describe(raw)}; it must be a text of 1 to {LONGEST_TEXT} signs", where)
         return raw
 
-    schema = {"type": "string", "minLength": 1, "maxLength": LONGEST_REASON, "description": description}
+    schema = {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT, "description": description}
     return Field(schema, read, required=True)
 
 
@@ -208,11 +208,14 @@ def features(description: str, compiled: CompiledTree, *, required: bool = False
     """Values of features by name: numbers, categories, and null where training saw missing values."""
     properties: dict[str, Any] = {}
     allowed: dict[str, tuple[type, ...]] = {}
+    longest = max([LONGEST_TEXT, *(len(value) for codes in compiled.codes for value in codes or ())])
     for name, codes, may_miss in zip(compiled.feature_names, compiled.codes, compiled.may_miss, strict=True):
         types = ["number"] if codes is None else ["string", "number", "boolean"]
         properties[name] = {"type": [*types, "null"] if may_miss else types}
         if codes:
             properties[name]["description"] = f"a category; training saw {shorten(list(codes))}"
+        if codes is not None:
+            properties[name]["maxLength"] = longest
         allowed[name] = (int, float, type(None)) if codes is None else (str, int, float, bool, type(None))
 
     def read(raw: Any, where: str) -> dict[str, Any]:
@@ -226,6 +229,8 @@ def features(description: str, compiled: CompiledTree, *, required: bool = False
             if value.__class__ not in allowed[name]:
                 right = "a number" if len(allowed[name]) == 3 else "one category: a text, a number, true or false"
                 raise Refused(422, f"{name} is {_describe(value)}; it must be {right}", place)
+            if value.__class__ is str and len(value) > longest:
+                raise Refused(422, f"{name} is a text of {len(value)} signs; at most {longest} are taken", place)
             try:
                 compiled.encode(compiled.index[name], value)
             except Fault as fault:

@@ -12,6 +12,13 @@ from typing import Any
 from .http import Limits, create_app
 from .predictor import OnDemandPredictor
 
+try:
+    import uvicorn
+except ImportError as error:
+    raise ImportError(
+        "the service needs Starlette and uvicorn; install them with: pip install 'cstc[serve]'"
+    ) from error
+
 __all__ = ["TOKEN_VARIABLE", "is_loopback", "read_token", "serve"]
 
 TOKEN_VARIABLE = "CSTC_TOKEN"
@@ -39,6 +46,10 @@ def read_token(variable: str = TOKEN_VARIABLE) -> str | None:
     return token
 
 
+def _announce(address: str) -> None:
+    print(f"serving on {address}", flush=True)
+
+
 def serve(
     predictor: OnDemandPredictor,
     *,
@@ -48,9 +59,11 @@ def serve(
     allow_no_token: bool = False,
     limits: Limits | None = None,
     access_log: bool = False,
-    on_ready: Callable[[str], Any] = print,
+    on_ready: Callable[[str], Any] = _announce,
 ) -> None:
     """Serve until SIGINT or SIGTERM; then answer what is in flight, and close the predictor.
+
+    To be called in the main thread, where signals arrive; an application of one's own takes `create_app`.
 
     Parameters
     ----------
@@ -66,11 +79,9 @@ def serve(
     limits : Limits, optional
     access_log : bool, default=False
         Log every request.
-    on_ready : callable, default=print
-        Called with the address as text once connections are taken.
+    on_ready : callable, optional
+        Called with the address as text once connections are taken; prints it by default.
     """
-    import uvicorn
-
     limits = limits or Limits()
     local = is_loopback(host)
     if not local and token is None and not allow_no_token:
