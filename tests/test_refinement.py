@@ -196,7 +196,7 @@ def test_rows_that_count_nothing_may_be_alone_at_a_node():
 def test_sets_to_eliminate_are_those_of_the_dear_items_then_whole_ensembles():
     column_items = np.array([[1, 0, 1, 0], [0, 1, 1, 0], [0, 0, 0, 0]], dtype=bool)
     sets = column_sets(column_items, np.array([1.0, 3.0, 2.0, 9.0]), np.array([0, 1, 0]))
-    assert [columns.tolist() for columns in sets] == [[1], [0, 1], [0], [0, 2]]  # none empty, none twice
+    assert [columns.tolist() for columns in sets] == [[1], [0, 1, 2], [0, 2]]  # whole ensembles, none empty, none twice
     sets = column_sets(column_items, np.ones(4), np.full(3, -1))  # no ensembles
     assert [columns.tolist() for columns in sets] == [[0], [1], [0, 1]]
 
