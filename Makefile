@@ -41,7 +41,7 @@ setup: $(TEST_READY)
 # install includes what the demo needs.
 $(DEMO_READY): pyproject.toml | $(BIN)/python
 	@echo "Installing cstc and what the demo needs into $(VENV) (about a minute, only the first time) ..."
-	@$(PIP) install --editable ".[plot]"
+	@$(PIP) install --editable ".[plot,frames]"
 	@touch $@
 
 $(TEST_READY): pyproject.toml | $(BIN)/python

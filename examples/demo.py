@@ -1,6 +1,6 @@
 """What `make demo` runs: quality against cost on two data sets, a table, and a picture (about a minute).
 
-    python examples/demo.py            both data sets, mean of five splits
+    python examples/demo.py            both data sets, mean of three splits
     python examples/demo.py --quick    one split, fewer settings, for a first look or a test
 
 The prices are illustrations in arbitrary units.  Cost is what serving pays: each item once per input, and only on
@@ -231,8 +231,8 @@ def main() -> None:
     warnings.simplefilter("ignore", ConvergenceWarning)
     tasks = [diabetes(), breast_cancer()]
     if options.quick:
-        tasks = [task._replace(cost_weights=task.cost_weights[1:3]) for task in tasks]
-    splits = 1 if options.quick else 5
+        tasks = [task._replace(cost_weights=task.cost_weights[1::3]) for task in tasks]
+    splits = 1 if options.quick else 3
     progress = Progress(sum(splits * (1 + len(task.cost_weights)) for task in tasks))
     print("Every feature has its price. A tree of classifiers buys, for each input, only what its path needs.")
     measured = [(task, *measure(task, splits, progress)) for task in tasks]

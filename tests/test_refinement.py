@@ -55,7 +55,7 @@ def test_small_weights_become_exact_zeros_and_the_others_stay():
     weights = rng.normal(size=(20, 3, 4)) * rng.choice([1e-5, 1.0], (20, 3, 1))
     weights[0, 0] = [0.06, 0.06, 0.06, 0.06]  # each is below the floor, their norm is not
     before = NodeParameters(weights, rng.normal(size=(3, 4)), rng.normal(size=3))
-    after = drop_small_weights(before, 0.1)
+    after = drop_small_weights(before, np.full(len(before.weights), 0.1))
     for learner in range(20):
         for node in range(3):
             kept = np.sqrt(sum(w**2 for w in weights[learner, node])) >= 0.1

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .costs import CostModel
     from .estimators import CSTCClassifier, CSTCRanker, CSTCRegressor
+    from .frontier import Frontier
     from .interop import from_lightgbm
     from .persistence import ModelFileError, load, save
 
@@ -15,6 +16,7 @@ __all__ = [
     "CSTCRanker",
     "CSTCRegressor",
     "CostModel",
+    "Frontier",
     "ModelFileError",
     "__version__",
     "from_lightgbm",
@@ -27,6 +29,7 @@ _HOMES = {
     "CSTCRanker": "estimators",
     "CSTCRegressor": "estimators",
     "CostModel": "costs",
+    "Frontier": "frontier",
     "ModelFileError": "persistence",
     "from_lightgbm": "interop",
     "load": "persistence",

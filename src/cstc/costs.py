@@ -65,6 +65,11 @@ class ResolvedCosts:
         """Price of each feature if it alone is bought."""
         return self.feature_items @ self.prices
 
+    @property
+    def divided_prices(self) -> np.ndarray:
+        """Price of each feature when the features that require an item divide its price among them."""
+        return self.feature_items @ (self.prices / np.maximum(self.feature_items.sum(axis=0), 1))
+
 
 @dataclass(frozen=True)
 class CostModel:

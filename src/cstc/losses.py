@@ -17,7 +17,7 @@ class SquaredLoss:
 
     name = "squared"
     n_outputs = 1
-    curvature = 2.0  # an upper bound of the second derivative, for step sizes
+    curvature = 2.0  # an upper bound of the second derivative: the unit of the prior
 
     def value_and_derivative(self, margins: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         residual = margins[:, 0] - y

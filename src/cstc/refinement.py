@@ -21,14 +21,14 @@ __all__ = ["column_sets", "drop_small_weights", "eliminate", "fine_tune"]
 PATIENCE = 5  # fine-tuning stops after this many steps without a better validation error
 
 
-def drop_small_weights(parameters: NodeParameters, floor: float) -> NodeParameters:
-    """Exact support: set to zero every learner of a node whose weights are below the floor.
+def drop_small_weights(parameters: NodeParameters, floors: np.ndarray) -> NodeParameters:
+    """Exact support: set to zero every learner of a node whose weights are below the learner's floor.
 
     Under the smoothed penalty, weights end up below the floor just where the data does not pull hard enough
     to pay the price, which is the condition for an exact zero of the square root itself.
     """
     norms = np.sqrt((parameters.weights**2).sum(axis=2, keepdims=True))
-    return replace(parameters, weights=np.where(norms < floor, 0.0, parameters.weights))
+    return replace(parameters, weights=np.where(norms < floors[:, None, None], 0.0, parameters.weights))
 
 
 def eliminate(tree: HardTree, rows: Rows, column_sets: list[np.ndarray], cost_weight: float) -> HardTree:

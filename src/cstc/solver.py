@@ -210,9 +210,14 @@ def _solve_cyclic(
     history = [objective.value(parameters)]
     converged = False
     for sweep in range(max_iter):
+        before = NodeParameters(parameters.weights.copy(), parameters.intercepts.copy(), parameters.thresholds.copy())
         for node in range(objective.shape.n_nodes):
             _improve_node(objective, parameters, margins, node)
-        history.append(min(objective.value(parameters), history[-1]))  # equal up to rounding at the fixed point
+        value = objective.value(parameters)
+        if value > history[-1]:  # no sweep raises the loss but by rounding, at the fixed point
+            parameters, converged = before, True
+            break
+        history.append(value)
         report(f"sweep {sweep + 1}: loss {history[-1]:.6f}")
         if history[-2] - history[-1] <= tol * max(abs(history[-1]), 1e-12):
             converged = True

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ Ensembles = dict[float, tuple[WeakLearners, Phi]]
 STAGES = ((20.0, 0.0), (20.0, 3.0))
 #: Where the thresholds start; the problem is not convex, and the exact loss on the training rows chooses.
 STARTS = ("mean", "median")
-FLOOR = 1e-3
+FLOOR = 1e-3  # of a standard deviation of the target: a smaller contribution does not count
 PRIOR_ROWS = 10  # what is known before a node sees its rows counts as many
 ELIMINATION_ROWS = 4000  # elimination judges many small changes; more rows than this do not change its mind
 
@@ -133,6 +134,24 @@ class Problem:
         return self.settings.l1_weight / self.y_scale**2
 
     @property
+    def floors(self) -> np.ndarray:
+        """For each column, the weight below which its contribution does not count; zero where nothing costs."""
+        if not self.cost_weight and not self.l1_weight:
+            return np.zeros(self.learners.n_columns)
+        return FLOOR / np.where(self.spread > 0, self.spread, 1.0)
+
+    @cached_property
+    def spread(self) -> np.ndarray:
+        """Standard deviation of each column; they are centred."""
+        return np.sqrt(np.average(self.train.phi**2, axis=0, weights=self.train.weights))
+
+    @property
+    def floor(self) -> float:
+        """The floor of the auxiliary variables of Lemma 1, in the units of a typical weight."""
+        spread = self.spread[self.spread > 0]
+        return FLOOR / float(np.median(spread)) if len(spread) else FLOOR
+
+    @property
     def shape(self) -> TreeShape:
         return TreeShape.full(self.settings.depth, self.settings.max_nodes)
 
@@ -143,7 +162,7 @@ class Problem:
             evaluation=self.train.evaluation,
             cost_weight=self.cost_weight,
             l1_weight=self.l1_weight,
-            floor=FLOOR,
+            floor=self.floor,
         )
         design = DenseDesign(self.train.phi.astype(self.settings.dtype, copy=False))
         return TreeObjective(
@@ -328,7 +347,7 @@ def _train_paper(problem: Problem) -> Trained:
     objective = problem.objective(gate_slope=slope)
     options: dict[str, Any] = _solver_options(problem)
     solution = solve(objective, initialise(objective, **options), **options)
-    parameters = drop_small_weights(solution.parameters, FLOOR)
+    parameters = drop_small_weights(solution.parameters, problem.floors)
     tree = HardTree.from_parameters(problem.shape, parameters, problem.loss.n_outputs)
     if settings.pruning:
         problem.report("pruning")
@@ -336,7 +355,9 @@ def _train_paper(problem: Problem) -> Trained:
     if settings.fine_tuning:
         problem.report("fine-tuning")
         reached = _soft_traversal(tree, problem.train.phi, slope)[0]
-        tree = fine_tune(tree, problem.train, problem.validation, reached, l1_weight=problem.l1_weight, floor=FLOOR)
+        tree = fine_tune(
+            tree, problem.train, problem.validation, reached, l1_weight=problem.l1_weight, floor=problem.floor
+        )
     return _finish(problem, tree, [solution.loss_history], solution.converged, slope)
 
 
@@ -377,7 +398,9 @@ def _relaxed(problem: Problem, start: str) -> tuple[NodeParameters, list[np.ndar
 
 def _made_exact(problem: Problem, parameters: NodeParameters) -> HardTree:
     """Exact support, elimination and refitting under hard routing."""
-    tree = HardTree.from_parameters(problem.shape, drop_small_weights(parameters, FLOOR), problem.loss.n_outputs)
+    tree = HardTree.from_parameters(
+        problem.shape, drop_small_weights(parameters, problem.floors), problem.loss.n_outputs
+    )
     judges = problem.train.sampled(ELIMINATION_ROWS, problem.settings.random_state)
     sets = column_sets(problem.column_items > 0, problem.costs.prices, problem.learners.ensemble)
     for _ in range(2):
@@ -391,7 +414,7 @@ def _made_exact(problem: Problem, parameters: NodeParameters) -> HardTree:
             reached,
             l1_weight=problem.l1_weight,
             prior=problem.prior,
-            floor=FLOOR,
+            floor=problem.floor,
         )
     return tree
 
@@ -423,15 +446,16 @@ def _prior(problem: Problem, single: HardTree) -> Prior | None:
 
 
 def _beats(problem: Problem, tree: HardTree, single: HardTree) -> bool:
-    """Whether the tree beats the single ensemble on validation data by more than one standard error.
+    """Whether the tree beats the single ensemble on validation data by more than two standard errors.
 
-    The error is that of the paired difference.  On small data the best of several candidates is often the luckiest.
+    The error is that of the paired difference.  On small data the best of several candidates is often the luckiest,
+    and these rows have already stopped the refitting and pruned the tree.
     """
     weights = problem.validation.weights / problem.validation.weights.sum()
     losses = [candidate.row_losses(problem.validation, problem.cost_weight) for candidate in (single, tree)]
     gain = losses[0] - losses[1]
     mean = float(weights @ gain)
-    return mean > float(np.sqrt(weights**2 @ (gain - mean) ** 2))
+    return mean > 2.0 * float(np.sqrt(weights**2 @ (gain - mean) ** 2))
 
 
 def _solver_options(problem: Problem) -> dict[str, Any]:

@@ -6,8 +6,9 @@ on data of ordinary size, and are options here:
 
 cost-aware learners
     A tree grown without regard to cost uses many features, and no cheap model exists in the span.
-    Learners can be grown with LightGBM's per-row ("lazy") prices: a split then pays for the items that
-    its rows have not bought yet, in the units of ``risk + cost_weight * cost``.
+    Learners can be grown with LightGBM's per-row ("lazy") prices: a split then pays for its feature at the rows
+    that have not bought it yet, in the units of ``risk + cost_weight * cost``.  LightGBM knows features, not
+    items, so features that share an item divide its price: together they pay it once.
 whole ensembles as columns, cross-fitted
     Trees were fitted on the rows that the node weights are fitted on, so every single tree looks better than it
     is, and nodes that weigh them one by one learn noise.  A column may instead be a whole ensemble, grown at
@@ -158,8 +159,8 @@ class Boosting:
         Margins to start from.
     costs : ResolvedCosts
     strengths : sequence of float
-        One ensemble is grown for each: a split pays ``strength * price`` per row for the items that the row has
-        not bought yet, in units of the mean risk, like ``cost_weight``; 0 is blind to cost.
+        One ensemble is grown for each: a split pays ``strength * price`` for every row that has not bought its
+        feature yet, in units of the mean risk, like ``cost_weight``; 0 is blind to cost.
     n_rounds, depth, learning_rate, early_stopping, categorical, random_state, n_jobs
         As in the estimators.
     """
@@ -279,10 +280,10 @@ def _boost(
     }
     if n_outputs > 1:
         parameters["num_class"] = n_outputs
-    # mean risk in our units is twice LightGBM's gain per row for squares (gain = drop of the sum of squares),
-    # and LightGBM's gain is twice the drop of the log loss; weights are normalised to sum to n
+    # LightGBM's gain is the drop of the sum of squares, which is our risk, but twice the drop of the log loss;
+    # weights are normalised to sum to n
     unit = 1.0 if loss_name == "squared" else 2.0
-    penalties = unit * strength * boosting.costs.feature_prices
+    penalties = unit * strength * boosting.costs.divided_prices
     if penalties.any():
         parameters["cegb_tradeoff"] = 1.0
         parameters["cegb_penalty_feature_lazy"] = list(penalties)

@@ -238,7 +238,7 @@ def test_late_results_do_no_harm():
 
 
 def test_threads_end_with_the_predictor():
-    before = threading.active_count()
+    before = set(threading.enumerate())
     source = extractor(provides=["a"], timeout=5.0)(lambda row: 1.0)
 
     @extractor(provides=["b"])
@@ -247,8 +247,8 @@ def test_threads_end_with_the_predictor():
 
     with OnDemandPredictor(linear_model(COSTS, ["a", "b"]), [source, other]) as predictor:
         assert predictor.predict(0).complete
-        assert threading.active_count() > before
-    wait_until(lambda: threading.active_count() == before)
+        assert set(threading.enumerate()) - before
+    wait_until(lambda: not set(threading.enumerate()) - before)
     with pytest.raises(RuntimeError, match="the predictor is closed"):
         predictor.predict(0)
 

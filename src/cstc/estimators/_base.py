@@ -27,7 +27,6 @@ from ..frames import categories_of, encode, is_frame
 from ..model import FittedTree, Schema
 from ..persistence import save
 from ..training import Sample, Settings, Trained, train
-from ..tree import TreeShape
 from ._labels import check_queries
 from ._parameters import check_parameters
 
@@ -38,6 +37,7 @@ class CSTCBase(BaseEstimator):
     """What the three estimators share."""
 
     _needs_queries = False
+    _categories: dict[str, list]
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class CSTCBase(BaseEstimator):
         if validation is None:
             held_out[self._hold_out(sample, seed)] = True
         settings = self._settings(names, seed)
-        n_nodes = TreeShape.full(settings.depth, settings.max_nodes).n_nodes
+        n_nodes = min(2**settings.depth - 1, settings.max_nodes or 2**settings.depth)
         n_rows = int((~held_out).sum())
         if n_rows < n_nodes:
             raise ValueError(
@@ -135,6 +135,29 @@ class CSTCBase(BaseEstimator):
         self._reached = trained.reached
         self.expected_cost_ = float(trained.reached @ trained.model.terminal_costs())
 
+    def _state(self) -> dict:
+        """All that a fitted estimator has beside its model, for JSON; `_restore` takes it."""
+        return {
+            "feature_names_in": list(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None,
+            "loss_history": [stage.tolist() for stage in self.loss_history_],
+            "reached": self._reached.tolist(),
+            "mean_cost": self.mean_cost_,
+        }
+
+    def _restore(self, model: FittedTree, state: dict):
+        """Become the fitted estimator that `model` and `state` came from."""
+        history = [np.array(stage, dtype=float) for stage in state["loss_history"]]
+        self._take(Trained(model, history, True, np.array(state["reached"])))
+        self.costs_ = model.costs
+        self.mean_cost_ = state["mean_cost"]
+        self.n_features_in_ = len(model.schema.feature_names)
+        self._categories = dict(model.schema.categories)
+        if state["feature_names_in"] is not None:
+            self.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
+        if model.schema.classes is not None:
+            self.classes_ = model.schema.classes
+        return self
+
     def _check_sample(self, X, y, sample_weight, qid, *, reset):
         X = self._check_X(X, reset=reset)
         y = self._check_y(y, reset=reset)
@@ -148,7 +171,12 @@ class CSTCBase(BaseEstimator):
         if (weights == 0).any():  # a row without weight is a row that is not there
             at = np.flatnonzero(weights)
             X, y, weights, qid = X[at], y[at], weights[at], None if qid is None else qid[at]
+            if reset:
+                self._check_weighted(y)
         return X, y, weights, qid
+
+    def _check_weighted(self, y):
+        """What must hold of the rows that are left when those without weight are gone."""
 
     def _class_weights(self, y):
         return 1.0

@@ -107,7 +107,7 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
         y : array-like of shape (n,)
             Two or more classes.
         X_val, y_val : like X and y, optional
-            Validation data for early stopping, pruning and fine-tuning; a part of X is held out otherwise.
+            Validation data for pruning and fine-tuning; a part of X is held out otherwise.
         sample_weight, sample_weight_val : array-like of shape (n,), optional
 
         Returns
@@ -151,6 +151,12 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
             found = y[unknown].tolist()[0]
             raise ValueError(f"y_val holds {found!r}, a class that y does not have; y has {self.classes_.tolist()}")
         return np.searchsorted(self.classes_, y)
+
+    def _check_weighted(self, y):
+        if len(np.unique(y)) < 2:
+            raise ValueError(
+                f"only class {self.classes_[y[0]].item()!r} has rows of positive weight; at least 2 classes must count"
+            )
 
     def _strata(self, y):
         """The classes, where each is large enough to stand on both sides."""

@@ -36,7 +36,8 @@ PARAMETERS = """
     learning_rate : float, default=0.1
         Shrinkage of boosting.
     early_stopping : int or None, default=20
-        Stop boosting after so many rounds without a better validation score; None: never.
+        Stop boosting after so many rounds without a better score on rows left out (folds, or the validation
+        data where nothing is cross-fitted); None: never.
     cost_strengths : tuple of float or None, default=None
         Grow one ensemble of weak learners for each entry, with a split paying `entry * cost_weight * price` per
         row for what the row has not bought yet; 0 is blind to cost.  None: {strengths}

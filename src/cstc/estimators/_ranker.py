@@ -50,7 +50,7 @@ class CSTCRanker(CSTCBase):
         qid : array-like of shape (n,)
             The query of each row; the rows of a query stand together.
         X_val, y_val, qid_val : like X, y and qid, optional
-            Validation data for early stopping, pruning and fine-tuning; whole queries are held out otherwise.
+            Validation data for pruning and fine-tuning; whole queries are held out otherwise.
         sample_weight, sample_weight_val : array-like of shape (n,), optional
 
         Returns
@@ -79,6 +79,12 @@ class CSTCRanker(CSTCBase):
         if (y < 0).any() or (y > 30).any():
             raise ValueError(f"grades range from {y.min():g} to {y.max():g}; they must be from 0 to 30")
         return y
+
+    def _check_weighted(self, y):
+        if not (y > 0).any():
+            raise ValueError(
+                "no relevant document has a positive weight; at least one row with a grade above 0 must count"
+            )
 
     def _hold_out(self, sample, seed):
         if len(np.unique(sample.qid)) < 2:

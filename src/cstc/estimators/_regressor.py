@@ -42,7 +42,7 @@ class CSTCRegressor(RegressorMixin, CSTCBase):
         X : array-like or table of shape (n, n_features)
         y : array-like of shape (n,)
         X_val, y_val : like X and y, optional
-            Validation data for early stopping, pruning and fine-tuning; a part of X is held out otherwise.
+            Validation data for pruning and fine-tuning; a part of X is held out otherwise.
         sample_weight, sample_weight_val : array-like of shape (n,), optional
 
         Returns

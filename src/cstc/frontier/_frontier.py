@@ -1,0 +1,310 @@
+"""The estimator: fit along the cost weight, keep what is not beaten, choose, draw."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from ..checkpoint import Checkpoint
+from ..costs import as_cost_model
+from ..estimators._base import CSTCBase
+from ..training import Sample
+from ._identity import costs_identity, data_identity, settings_identity
+from ._path import Fits, Point, Rows, fit_given, not_dominated, search
+from ._quality import quality_of
+from ._table import FrontierTable
+
+__all__ = ["Frontier"]
+
+
+class Frontier(MetaEstimatorMixin, BaseEstimator):
+    """Models from free to full, and the best one for a budget or for a quality.
+
+    Parameters
+    ----------
+    estimator : CSTCRegressor, CSTCClassifier or CSTCRanker
+        What to fit; its `cost_weight` is not used.  It is not changed.
+    cost_weights : sequence of float or None, default=None
+        The values of the paper's lambda; the free model is added if none of them gives it.  None: powers of two
+        from the free model to the full one, more of them where cost and quality change, and parts of the power last.
+    n_weights : int, default=16
+        At most so many fits, where `cost_weights` is None.
+    quality : callable, str or None, default=None
+        What to compare models by; higher is better.  None: R² for regression, AUC for two classes, the mean of
+        each class's AUC against the others for more, NDCG@5 for ranking.  A name of scikit-learn's scorers, or a
+        function ``(estimator, X, y)``; a ranker's function also gets ``qid=``, and where rows have weights
+        it gets ``sample_weight=``.
+    validation_fraction : float, default=0.2
+        Part of the rows that is held out for choosing when `fit` is given no validation data (whole queries for a
+        ranker, stratified for classes).
+    checkpoint : path or None, default=None
+        A folder for finished models.  A fit that was killed goes on from them and ends with the same frontier.
+    verbose : int, default=0
+        1 shows a line for each model.
+
+    Attributes
+    ----------
+    models_ : list of fitted estimators
+        From cheap to dear and from bad to good: no model that another one beats in both, by validation data.
+    table_ : FrontierTable
+        For each of `models_`: cost_weight; mean_cost, p95_cost and max_cost of the validation rows (counting "branch");
+        quality; nodes; items in use.
+    tried_ : FrontierTable
+        The same for all fits, those that were beaten too.
+    quality_name_ : str
+    n_ensembles_ : int
+        Cross-fitted ensembles that were grown in this fit; several models share one.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    Validation rows only choose: they are never given to a fit.  Each fit holds out a part of its own training
+    rows for pruning, the same part for all.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from cstc import CSTCClassifier, Frontier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> estimator = CSTCClassifier(n_weak_learners=20, random_state=0)
+    >>> frontier = Frontier(estimator, n_weights=6).fit(X[:400], y[:400], X_val=X[400:], y_val=y[400:])
+    >>> model = frontier.best(mean_cost=5)
+    >>> bool(model.predict_cost(X[400:]).mean() <= 5)
+    True
+    """
+
+    def __init__(
+        self,
+        estimator,
+        *,
+        cost_weights=None,
+        n_weights=16,
+        quality=None,
+        validation_fraction=0.2,
+        checkpoint=None,
+        verbose=0,
+    ):
+        self.estimator = estimator
+        self.cost_weights = cost_weights
+        self.n_weights = n_weights
+        self.quality = quality
+        self.validation_fraction = validation_fraction
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+
+    def fit(self, X, y, *, qid=None, X_val=None, y_val=None, qid_val=None, sample_weight=None, sample_weight_val=None):
+        """Fit models along the cost weight.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n, n_features)
+        y : array-like of shape (n,)
+        qid : array-like of shape (n,)
+            The query of each row, for a ranker.
+        X_val, y_val, qid_val : like X, y and qid, optional
+            The rows that choose; a part of X is held out otherwise.
+        sample_weight, sample_weight_val : array-like of shape (n,), optional
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        if qid is not None and not self.estimator._needs_queries:
+            raise ValueError(f"qid is given, and a {type(self.estimator).__name__} has no use for it; leave it out")
+        store = None if self.checkpoint is None else Checkpoint(self.checkpoint)
+        estimator = clone(self.estimator)
+        estimator.set_params(random_state=self._seed(estimator, store))
+        train, validation, identity = self._prepare(
+            estimator,
+            Rows(X, y, sample_weight, qid),
+            Rows(X_val, y_val, sample_weight_val, qid_val),
+        )
+        if store is not None:
+            store.bind(identity | settings_identity(self, estimator))
+        name, quality = quality_of(self.quality, estimator)
+        n_most = self.n_weights if self.cost_weights is None else len(set(self.cost_weights)) + 1
+        fits = Fits(estimator, train, validation, quality, store, self._reporter(name, n_most))
+        if self.cost_weights is None:
+            search(fits, n_most)
+        else:
+            fit_given(fits, sorted({float(weight) for weight in self.cost_weights}, reverse=True))
+        points = sorted(fits.points.values(), key=lambda point: (point.cost, -point.quality, -point.cost_weight))
+        chosen = not_dominated(points)
+        self.models_ = [point.model for point in chosen]
+        self.table_ = FrontierTable([point.row for point in chosen], name)
+        self.tried_ = FrontierTable([point.row for point in points], name)
+        self.quality_name_ = name
+        self.n_ensembles_ = len(fits.ensembles)
+        self.n_features_in_ = self.models_[0].n_features_in_
+        self.__dict__.pop("feature_names_in_", None)
+        if hasattr(self.models_[0], "feature_names_in_"):
+            self.feature_names_in_ = self.models_[0].feature_names_in_
+        return self
+
+    # -- choosing ----------------------------------------------------------------------------------------------
+
+    def best(self, *, mean_cost=None, quality=None):
+        """The best model for a budget, or the cheapest one for a quality, by validation data.
+
+        Parameters
+        ----------
+        mean_cost : float, optional
+            The most that an input may cost on average.  If this is less than the cheapest model that buys anything
+            costs, the answer is the free model, with a warning.
+        quality : float, optional
+            The least quality.  If no model reaches it, the answer is the best one, with a warning.
+
+        Returns
+        -------
+        fitted estimator
+        """
+        return self.models_[self._choose(mean_cost, quality)]
+
+    def _choose(self, mean_cost, quality) -> int:
+        check_is_fitted(self)
+        if (mean_cost is None) == (quality is None):
+            raise ValueError("give either mean_cost= or quality=, to choose by one of them")
+        name, wanted = ("mean_cost", mean_cost) if quality is None else ("quality", quality)
+        if not isinstance(wanted, Real) or not (float(wanted) >= 0 if quality is None else float(wanted) > -np.inf):
+            raise ValueError(f"{name} is {wanted!r}; give a number" + (", 0 or more" if quality is None else ""))
+        wanted = float(wanted)
+        costs, qualities = self.table_.column("mean_cost"), self.table_.column("quality")
+        if quality is not None:
+            at = int(np.searchsorted(qualities, wanted))  # both columns rise
+            if at == len(qualities):
+                warnings.warn(
+                    f"no model reaches a {self.quality_name_} of {wanted:g} on the validation data; "
+                    f"this is the best one, with {qualities[-1]:.4g}",
+                    stacklevel=3,
+                )
+            return min(at, len(qualities) - 1)
+        paid = costs[costs > 0]
+        if len(paid) and 0 < wanted < paid[0]:
+            warnings.warn(
+                f"a mean cost of {wanted:g} is below the {paid[0]:.4g} of the cheapest model that buys anything; "
+                "this is the free one",
+                stacklevel=3,
+            )
+        return max(0, int(np.searchsorted(costs, wanted, side="right")) - 1)
+
+    def plot(self, *, mean_cost=None, quality=None, others=None, name=None, ax=None):
+        """Draw quality against cost on the validation data.
+
+        Parameters
+        ----------
+        mean_cost, quality : float, optional
+            Mark the model that `best` gives for it.
+        others : mapping of str to Frontier or (costs, qualities), optional
+            What to draw beside it, by name: other frontiers, or measured points on the same rows.
+        name : str, optional
+            The name of this frontier in the legend.
+        ax : matplotlib axes, optional
+
+        Returns
+        -------
+        CostQualityDisplay
+        """
+        from ..plotting import CostQualityDisplay
+
+        check_is_fitted(self)
+        curves = {name or type(self.models_[0]).__name__: _curve(self)}
+        curves |= {other: _curve(points) for other, points in (others or {}).items()}
+        chosen = None
+        if mean_cost is not None or quality is not None:
+            row = self.table_[self._choose(mean_cost, quality)]
+            chosen = row["mean_cost"], row["quality"]
+        costs, qualities = zip(*curves.values(), strict=True)
+        return CostQualityDisplay.from_predictions(
+            costs, qualities, list(curves), ax=ax, chosen=chosen, quality_name=self.quality_name_
+        )
+
+    # -- preparing ---------------------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        if not isinstance(self.estimator, CSTCBase):
+            raise TypeError(
+                f"estimator is {self.estimator!r}; give a CSTCRegressor, a CSTCClassifier or a CSTCRanker, "
+                "such as Frontier(CSTCClassifier(costs=costs))"
+            )
+        if not isinstance(self.n_weights, Integral) or self.n_weights < 2:
+            raise ValueError(f"n_weights is {self.n_weights!r}; it must be a whole number, 2 or more")
+        weights = self.cost_weights
+        if weights is not None:
+            numbers = np.ndim(weights) == 1 and len(weights) and all(isinstance(weight, Real) for weight in weights)
+            if not numbers or not np.isfinite(weights).all() or np.min(weights) < 0:
+                raise ValueError(f"cost_weights is {weights!r}; give None or a list of finite numbers, 0 or more")
+        fraction = self.validation_fraction
+        if not isinstance(fraction, Real) or not 0 < float(fraction) < 1:
+            raise ValueError(f"validation_fraction is {fraction!r}; it must be above 0 and below 1")
+        if self.quality is not None and not isinstance(self.quality, str) and not callable(self.quality):
+            raise ValueError(f"quality is {self.quality!r}; give None, a name of scikit-learn's scorers or a function")
+        if self.checkpoint is not None and not isinstance(self.checkpoint, str | os.PathLike):
+            raise ValueError(f"checkpoint is {self.checkpoint!r}; give None or the path of a folder")
+        if not isinstance(self.verbose, Integral) or self.verbose < 0:
+            raise ValueError(f"verbose is {self.verbose!r}; it must be 0 or 1")
+
+    def _seed(self, estimator: CSTCBase, store: Checkpoint | None) -> int:
+        """One number for all fits: they must share rows and ensembles."""
+        if isinstance(estimator.random_state, Integral):
+            return int(estimator.random_state)
+        if estimator.random_state is None and store is not None and store.settings is not None:
+            return int(store.settings.get("random_state", 0))  # a number that was drawn stays drawn
+        return int(check_random_state(estimator.random_state).randint(np.iinfo(np.int32).max))
+
+    def _prepare(self, estimator, given: Rows, chosen_by: Rows) -> tuple[Rows, Rows, dict[str, Any]]:
+        """Rows that teach, rows that choose, and what identifies both together with the bill."""
+        checker = clone(estimator).set_params(validation_fraction=self.validation_fraction)
+        if "class_weight" in checker.get_params():
+            checker.set_params(class_weight=None)  # classes of weight 0 would leave the sample
+        sample = Sample(*checker._check_sample(given.X, given.y, None, given.qid, reset=True))
+        given = given.with_checked_weights(sample.X)
+        names = checker._feature_names()
+        costs = as_cost_model(estimator.costs, len(names)).resolve(names)
+        missing = (chosen_by.X is None) or (chosen_by.y is None)
+        validation = checker._check_validation(chosen_by.X, chosen_by.y, None, chosen_by.qid)
+        if missing and chosen_by.weights is not None:
+            raise ValueError("sample_weight_val belongs to X_val and y_val, which are missing")
+        identity: dict[str, Any] = {"data": data_identity(sample, given.weights, checker)}
+        if validation is None:
+            held_out = np.zeros(len(sample.y), dtype=bool)
+            held_out[checker._hold_out(sample, estimator.random_state)] = True
+            given, chosen_by = given.take(np.flatnonzero(~held_out)), given.take(np.flatnonzero(held_out))
+            identity["validation data"] = "held out"
+        else:
+            chosen_by = chosen_by.with_checked_weights(validation.X)
+            identity["validation data"] = data_identity(validation, chosen_by.weights, None)
+        if chosen_by.weights is not None and not chosen_by.weights.sum() > 0:
+            raise ValueError("all validation rows have weight zero; at least one must count")
+        return given, chosen_by, identity | {"costs": costs_identity(costs)}
+
+    def _reporter(self, quality_name: str, n_most: int) -> Callable[[int, Point, float, bool], None]:
+        def report(n_done: int, point: Point, seconds: float, restored: bool) -> None:
+            if self.verbose:
+                took = "from the checkpoint" if restored else f"{seconds:.1f} s"
+                print(
+                    f"[Frontier] model {n_done}, at most {n_most - n_done} left: cost_weight {point.cost_weight:.4g}, "
+                    f"mean cost {point.cost:.4g}, {quality_name} {point.quality:.4f}, {took}",
+                    file=sys.stderr,
+                    flush=True,
+                )
+
+        return report
+
+
+def _curve(points: Any) -> tuple[np.ndarray, np.ndarray]:
+    if isinstance(points, Frontier):
+        check_is_fitted(points)
+        return points.table_.column("mean_cost"), points.table_.column("quality")
+    costs, qualities = points
+    return np.asarray(costs, dtype=float), np.asarray(qualities, dtype=float)

@@ -1,0 +1,69 @@
+"""What a frontier depends on, for the checkpoint: digests of the rows, the bill, the settings."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from ..checkpoint import digest
+from ..costs import ResolvedCosts
+from ..training import Sample
+
+__all__ = ["costs_identity", "data_identity", "settings_identity"]
+
+#: Parameters that do not change what is fitted, or that the frontier sets itself.
+_FREE_PARAMETERS = ("costs", "cost_weight", "random_state", "n_jobs", "verbose")
+
+
+def data_identity(sample: Sample, weights: np.ndarray | None, checker: Any) -> dict[str, Any]:
+    identity: dict[str, Any] = {
+        "X": digest(sample.X),
+        "y": digest(sample.y),
+        "sample_weight": digest(weights),
+        "qid": digest(sample.qid),
+    }
+    if checker is not None:
+        identity["columns"] = checker._feature_names()
+        identity["categories"] = checker._categories
+        identity["classes"] = [_as_text(name) for name in getattr(checker, "classes_", [])]
+    return identity
+
+
+def costs_identity(costs: ResolvedCosts) -> dict[str, Any]:
+    return {
+        "prices": dict(zip(costs.item_names, costs.prices.tolist(), strict=True)),
+        "required items": digest(costs.feature_items),
+        "evaluation": float(costs.evaluation),
+    }
+
+
+def settings_identity(frontier: Any, estimator: Any) -> dict[str, Any]:
+    """What the models and the grid depend on, beside the data and the bill."""
+    parameters = estimator.get_params(deep=False)
+    own = {name: getattr(frontier, name) for name in ("n_weights", "quality", "validation_fraction")}
+    if frontier.cost_weights is not None:
+        own = own | {"n_weights": None, "cost_weights": sorted(float(weight) for weight in frontier.cost_weights)}
+    return {
+        "estimator": type(estimator).__name__,
+        "random_state": estimator.random_state,
+        "parameters": {
+            name: _as_text(value) for name, value in sorted(parameters.items()) if name not in _FREE_PARAMETERS
+        },
+        "frontier": {name: _as_text(value) for name, value in own.items()},
+        "versions": {name: version(name) for name in ("cstc", "lightgbm")},
+    }
+
+
+def _as_text(value: Any) -> Any:
+    """A parameter in a form that is the same in every process and that JSON keeps."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_as_text(entry) for entry in value]
+    if callable(value) and hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"
+    return repr(value)
