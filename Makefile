@@ -17,7 +17,7 @@ help:
 	@echo "make demo    install what the demo needs into $(VENV) and run it"
 	@echo "make test    install the test tools into $(VENV), lint, type-check and run the tests"
 	@echo "make lint    only ruff, mypy and the import contract"
-	@echo "make fuzz    load 100,000 damaged and forged model files (about 20 minutes; SEED=7 for other ones)"
+	@echo "make fuzz    load 100,000 damaged and forged model files (about 10 minutes; SEED=7 for other ones)"
 	@echo "make setup   only prepare $(VENV) for development"
 	@echo "make clean   remove build outputs, caches and pictures ($(VENV) stays)"
 

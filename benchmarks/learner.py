@@ -1,7 +1,7 @@
 """The figures of the learner: cost along cost_weight, nothing lost at cost_weight 0, and which cures help.
 
     python benchmarks/learner.py                    # scikit-learn's diabetes and breast cancer data
-    python benchmarks/learner.py --cures            # cost-blind or cost-aware, in-sample or cross-fitted columns
+    python benchmarks/learner.py --cures            # experts, and columns cost-blind or cost-aware, in-sample or not
     python benchmarks/learner.py --data PATH        # also mq2007_partial below PATH: parts S1-S3 / S4 / S5
 
 Quality is MSE (regression, ranking) or log loss (classes) on test rows; lower is better.  Cost is counted by the
@@ -115,12 +115,14 @@ def along_cost_weight(task):
 
 def cures(task):
     """Test error + cost_weight * cost, summed over the grid relative to the default, for other weak learners."""
+    refined = {"method": "refined"}
     variants = {
-        "default: 4 strengths, cross-fitted": {},
-        "4 strengths, in-sample": {"cross_fit": 0},
-        "cost-blind, cross-fitted": {"cost_strengths": (0.0,)},
-        "one strength (1), cross-fitted": {"cost_strengths": (1.0,)},
-        "one strength (4), cross-fitted": {"cost_strengths": (4.0,)},
+        "default: experts": {},
+        "refined: 4 strengths, cross-fitted": refined,
+        "4 strengths, in-sample": refined | {"cross_fit": 0},
+        "cost-blind, cross-fitted": refined | {"cost_strengths": (0.0,)},
+        "one strength (1), cross-fitted": refined | {"cost_strengths": (1.0,)},
+        "one strength (4), cross-fitted": refined | {"cost_strengths": (4.0,)},
         "the paper's: single trees, cost-blind": {"method": "paper", "solver": "joint"},
     }
     print(f"\n{task.name}: test error + cost_weight * test cost, mean of {N_SPLITS} splits", flush=True)

@@ -5,7 +5,8 @@
 
 Overhead.  CSTC models of 20 features are served by 20 and by 5 sources; beside them, in alternating blocks of the same
 run, one-row ``Booster.predict`` of a full LightGBM model.  With sources that answer from memory the overhead is all
-time outside of them; with sources of 5 ms it is the time beyond the slowest call of every wave.
+time outside of them.  With sources of 5 ms it is the time beyond waiting, and waiting is what one wait takes on this
+machine, alone, times the number of waves.  A cascade shows predictions of many waves.
 
 Faults.  Sources raise, hang, are cancelled, and return NaN, text, too many or too few values, under callers in threads
 and on an event loop, with budgets and deadlines, some of them cancelled.  Every promise is checked for every answer.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import platform
 import random
 import statistics
@@ -37,40 +39,77 @@ from cstc.tree import TreeShape
 
 # ------------------------------------------------------------------------------------------ overhead
 
+N_FEATURES = 20
+WAIT = 0.005  # seconds that a slow source takes
+N_STAGES = 8
+CASCADE = f"cascade of {N_STAGES}"
+#: Where the sources wait, and their time limit.
+SETTINGS = (("thread", None), ("thread", 2.0), ("async", None), ("async", 2.0))
 
-def make_data(n: int = 6000, n_features: int = 20) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+
+def make_data(n: int = 6000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(n, n_features))
+    X = rng.normal(size=(n, N_FEATURES))
     y = X[:, 0] + np.sin(3 * X[:, 1]) + X[:, 2] * X[:, 3] + 0.5 * (X[:, 4] > 0) * X[:, 5] + 0.3 * rng.normal(size=n)
-    return X, y, rng.choice([1.0, 5.0, 20.0], size=n_features)
+    return X, y, rng.choice([1.0, 5.0, 20.0], size=N_FEATURES)
 
 
-def sources_over(rows: list[list[float]], n_sources: int, *, seconds: float = 0.0, **options) -> list:
-    """So many sources that share the columns evenly; each call takes `seconds`."""
+def groups_of(n_sources: int) -> dict[str, list[int]]:
+    """So many sources that share the columns evenly."""
+    return {f"source {k}": list(range(k, N_FEATURES, n_sources)) for k in range(n_sources)}
 
-    def source(columns: list[int], name: str):
+
+def sources_over(rows: list[list[float]], groups: dict[str, list[int]], kind: str = "memory", **options) -> list:
+    """Sources that answer from memory, after a wait in their thread, or after a wait on the event loop."""
+
+    def source(name: str, columns: list[int]):
         names = [f"x{j}" for j in columns]
 
-        @extractor(provides=names, name=name, instant=not seconds, **options)
-        def fetch(i):
-            if seconds:
-                time.sleep(seconds)
+        def look_up(i):
             row = rows[i]
             return {name: row[j] for name, j in zip(names, columns, strict=True)}
 
-        return fetch
+        def fetch(i):
+            time.sleep(WAIT)
+            return look_up(i)
 
-    columns = range(len(rows[0]))
-    return [source([j for j in columns if j % n_sources == k], f"source {k}") for k in range(n_sources)]
+        async def afetch(i):
+            await asyncio.sleep(WAIT)
+            return look_up(i)
+
+        function = {"memory": look_up, "thread": fetch, "async": afetch}[kind]
+        return extractor(provides=names, name=name, instant=kind == "memory", **options)(function)
+
+    return [source(name, columns) for name, columns in groups.items()]
 
 
-def waiting_time(answer: Answer) -> float:
-    """Seconds that no server could have saved: the slowest call of each wave, as the sources measured it."""
-    slowest: dict[int, float] = defaultdict(float)
-    for entry in answer.trail:
-        if entry["event"] == "bought" and entry["latency"] is not None:
-            slowest[entry["wave"]] = max(slowest[entry["wave"]], entry["latency"])
-    return sum(slowest.values())
+def cascade(X: np.ndarray, costs: np.ndarray, n_stages: int) -> FittedTree:
+    """A chain of nodes, each with boosted trees over features of its own: one wave for each node that a row reaches."""
+    names = [f"x{j}" for j in range(N_FEATURES)]
+    groups = [list(range(k, N_FEATURES, n_stages)) for k in range(n_stages)]
+    parameters = {
+        "objective": "regression",
+        "num_leaves": 8,
+        "verbosity": -1,
+        "num_threads": 1,
+        "interaction_constraints": groups,  # a tree looks at the features of one group only
+    }
+    data = lightgbm.Dataset(X, X.sum(axis=1), feature_name=names)
+    single = cstc.from_lightgbm(lightgbm.train(parameters, data, 10 * n_stages), costs)
+    uses = single.pool.learner_uses(np.eye(N_FEATURES, dtype=bool))
+    stage = np.array([next(k for k, group in enumerate(groups) if row[group].any()) for row in uses])
+    nodes = np.arange(n_stages)
+    own = (stage[:, None] == nodes).astype(float)
+    route = own * (nodes < n_stages - 1)
+    outputs = single.pool.outputs(X, single.pool.leaves(X, np.arange(len(stage))))
+    return replace(
+        single,
+        shape=TreeShape.chain(n_stages),
+        predict_weights=(stage[:, None] <= nodes)[:, :, None].astype(float),
+        predict_intercepts=np.repeat(single.predict_intercepts, n_stages, axis=0),
+        route_weights=route,
+        thresholds=np.quantile(outputs @ route, 0.1, axis=0),  # nine rows of ten go on
+    )
 
 
 def compare(functions: dict, n_rows: int, block: int = 50) -> dict[str, float]:
@@ -97,7 +136,8 @@ def in_memory(models: dict[str, FittedTree], booster: lightgbm.Booster, X: np.nd
     functions = {"Booster.predict": lambda i: booster.predict(singles[i], num_threads=1)}
     for name, model in models.items():
         for n_sources in (20, 5):
-            functions[f"{name}, {n_sources} sources"] = OnDemandPredictor(model, sources_over(rows, n_sources)).predict
+            predictor = OnDemandPredictor(model, sources_over(rows, groups_of(n_sources)))
+            functions[f"{name}, {n_sources} sources"] = predictor.predict
     compare(functions, min(n_rows, 200))  # warm up
     medians = compare(functions, n_rows)
     base = medians.pop("Booster.predict")
@@ -106,42 +146,7 @@ def in_memory(models: dict[str, FittedTree], booster: lightgbm.Booster, X: np.nd
         print(f"  {name:<42} overhead {seconds * 1e6:6.0f} us   {seconds / base:5.2f} x Booster.predict")
 
 
-def with_slow_sources(models: dict[str, FittedTree], X: np.ndarray, n_rows: int, seconds: float) -> None:
-    """Medians over the rows; beside them the same calls by hand, wave by wave, with the same threads and no model.
-
-    A thread that wakes up after some milliseconds finds its caches cold, and on some machines waking it is dear by
-    itself: what the calls by hand lose is lost to every server there.
-    """
-    print(f"\n5 sources of {1000 * seconds:g} ms, medians of {n_rows} rows:")
-    rows = X.tolist()
-    for name, model in models.items():
-        for label, options in {"no time limit": {}, "timeout of 2 s": {"timeout": 2.0}}.items():
-            sources = sources_over(rows, 5, seconds=seconds, **options)
-            with OnDemandPredictor(model, sources) as predictor:
-                predictor.predict(0)
-                answers, times = timed(predictor.predict, range(n_rows))
-            waves = [waves_of(answer) for answer in answers]
-            lost = times - np.array([waiting_time(answer) for answer in answers])
-            hands = Hands({source.name: source.function for source in sources})
-            waited_by_hand, times_by_hand = timed(hands.fetch, list(enumerate(waves)))
-            lost_by_hand = times_by_hand - np.array(waited_by_hand)
-            n_waves = np.mean([len(row) for row in waves])
-            print(
-                f"  {name + ', ' + label:<38} {1000 * np.median(times):5.2f} ms in {n_waves:.1f} waves"
-                f"   overhead {1e6 * np.median(lost):4.0f} us = {100 * np.median(lost / times):5.2f}%"
-                f"   (by hand {1e6 * np.median(lost_by_hand):4.0f} us = "
-                f"{100 * np.median(lost_by_hand / times_by_hand):5.2f}%)"
-            )
-
-
-def timed(function, arguments) -> tuple[list, np.ndarray]:
-    """Results and seconds of each call."""
-    results, times = [], []
-    for argument in arguments:
-        began = time.perf_counter()
-        results.append(function(argument))
-        times.append(time.perf_counter() - began)
-    return results, np.array(times)
+# -- sources of some milliseconds
 
 
 def waves_of(answer: Answer) -> list[list[str]]:
@@ -154,54 +159,139 @@ def waves_of(answer: Answer) -> list[list[str]]:
 
 
 class Hands:
-    """The same calls without a model: what threads cost on this machine."""
+    """The same calls, wave by wave, with the same primitives and no model."""
 
-    def __init__(self, functions: dict) -> None:
-        self._functions = functions
+    def __init__(self, sources: list, timeout: float | None) -> None:
+        self._functions = {source.name: source.function for source in sources}
+        self._timeout = timeout
         self._pool = ThreadPoolExecutor(32)
 
-    def _call(self, name: str, i: int) -> float:
-        began = time.perf_counter()
-        self._functions[name](i)
-        return time.perf_counter() - began
-
-    def fetch(self, row: tuple[int, list[list[str]]]) -> float:
-        """Seconds of the slowest calls of the waves."""
-        i, waves = row
-        slowest = 0.0
+    def fetch(self, i: int, waves: list[list[str]]) -> None:
         for names in waves:
-            if len(names) == 1:
-                slowest += self._call(names[0], i)
+            if self._timeout is None:  # this thread has no clock to watch, and makes one of the calls
+                futures = [self._pool.submit(self._functions[name], i) for name in names[1:]]
+                self._functions[names[0]](i)
             else:
-                slowest += max(f.result() for f in [self._pool.submit(self._call, name, i) for name in names])
-        return slowest
+                futures = [self._pool.submit(self._functions[name], i) for name in names]
+            for future in futures:
+                future.result(self._timeout)
+
+    async def afetch(self, i: int, waves: list[list[str]]) -> None:
+        for names in waves:
+            async with asyncio.timeout(self._timeout):
+                await asyncio.gather(*(self._functions[name](i) for name in names))
+
+
+@dataclass
+class Times:
+    """How many waves each row had, and seconds."""
+
+    waves: list[int] = field(default_factory=list)
+    predict: list[float] = field(default_factory=list)
+    by_hand: list[float] = field(default_factory=list)
+    wait: list[float] = field(default_factory=list)  # one wait, alone
+
+    def report(self, name: str) -> None:
+        """Medians over the rows; overhead is what is beyond the waits of a row, as this machine makes them."""
+        waits = np.array(self.waves) * np.median(self.wait)
+        text = f"  {name:<30}{np.mean(self.waves):5.1f}"
+        for seconds in (self.predict, self.by_hand):
+            total = np.array(seconds)
+            lost = total - waits
+            share = 100 * np.median(lost / total)
+            text += f"{1000 * np.median(total):12.2f} ms{1e6 * np.median(lost):7.0f} us{share:7.2f}%"
+        print(text, flush=True)
+
+
+def from_a_thread(predictor: OnDemandPredictor, hands: Hands, n_rows: int) -> Times:
+    """Row by row in turn: the predictor, the calls by hand, one wait alone."""
+    times = Times()
+    predictor.predict(0)
+    for i in range(n_rows):
+        began = time.perf_counter()
+        answer = predictor.predict(i)
+        times.predict.append(time.perf_counter() - began)
+        waves = waves_of(answer)
+        times.waves.append(len(waves))
+        began = time.perf_counter()
+        hands.fetch(i, waves)
+        times.by_hand.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        time.sleep(WAIT)
+        times.wait.append(time.perf_counter() - began)
+    return times
+
+
+async def from_a_loop(predictor: OnDemandPredictor, hands: Hands, n_rows: int) -> Times:
+    """The same for async sources."""
+    times = Times()
+    await predictor.apredict(0)
+    for i in range(n_rows):
+        began = time.perf_counter()
+        answer = await predictor.apredict(i)
+        times.predict.append(time.perf_counter() - began)
+        waves = waves_of(answer)
+        times.waves.append(len(waves))
+        began = time.perf_counter()
+        await hands.afetch(i, waves)
+        times.by_hand.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        await asyncio.sleep(WAIT)
+        times.wait.append(time.perf_counter() - began)
+    return times
+
+
+def with_slow_sources(models: dict[str, FittedTree], X: np.ndarray, n_rows: int) -> None:
+    """Each setting beside the same calls by hand, and beside waiting alone, which is the sources' own time.
+
+    A thread that wakes up after some milliseconds finds its caches cold, and handing work to another thread is dear by
+    itself: what the calls by hand lose is lost to every server on this machine.
+    """
+    print(f"\nsources of {1000 * WAIT:g} ms, medians of {n_rows} rows; overhead: beyond waiting itself")
+    print(f"  {'':<30}waves        predict   overhead                by hand   overhead")
+    rows = X.tolist()
+    for name, model in models.items():
+        print(f"  {name}")
+        for n_sources in (N_STAGES, N_FEATURES) if name == CASCADE else (1, 5):
+            for kind, timeout in SETTINGS:
+                sources = sources_over(rows, groups_of(n_sources), kind, timeout=timeout)
+                hands = Hands(sources, timeout)
+                with OnDemandPredictor(model, sources) as predictor:
+                    if kind == "thread":
+                        times = from_a_thread(predictor, hands, n_rows)
+                    else:
+                        times = asyncio.run(from_a_loop(predictor, hands, n_rows))
+                many = f"{n_sources} source{'s' * (n_sources > 1)}, {kind}"
+                times.report(f"  {many}" + ("" if timeout is None else f", {timeout:g} s"))
 
 
 def overhead(n_rows: int, rounds: int) -> None:
     X, y, costs = make_data()
-    data = lightgbm.Dataset(X, y, feature_name=[f"x{j}" for j in range(X.shape[1])])
+    data = lightgbm.Dataset(X, y, feature_name=[f"x{j}" for j in range(N_FEATURES)])
     booster = lightgbm.train({"objective": "regression", "verbosity": -1, "num_threads": 1}, data, rounds)
     machine = platform.processor() or platform.machine()
-    print(f"Python {platform.python_version()}, LightGBM {lightgbm.__version__}, {machine}")
-    print(f"full LightGBM model: {booster.num_trees()} trees of 31 leaves on {X.shape[1]} features")
+    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+    print(f"Python {platform.python_version()}, LightGBM {lightgbm.__version__}, {os.cpu_count()} x {machine}{load}")
+    print(f"full LightGBM model: {booster.num_trees()} trees of 31 leaves on {N_FEATURES} features")
     models = {}
     for weight in (0.0005, 0.005):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # convergence is not what is measured here
             estimator = cstc.CSTCRegressor(costs=costs, cost_weight=weight, random_state=0, n_jobs=1).fit(X, y)
-        model = models[f"CSTC, cost_weight={weight:g}"] = estimator.model_
+        models[f"CSTC, cost_weight={weight:g}"] = estimator.model_
+    models[CASCADE] = cascade(X, costs, N_STAGES)
+    for name, model in models.items():
         learners = model.terminal_learners[model.apply(X)].sum(axis=1).mean()
-        print(
-            f"CSTC, cost_weight={weight:g}: {model.shape.n_nodes} nodes, {learners:.0f} learners per row, "
-            f"cost {model.predict_cost(X).mean():.1f} of {costs.sum():.0f}"
-        )
+        nodes = f"{model.shape.n_nodes} node" + "s" * (model.shape.n_nodes > 1)
+        print(f"{name}: {nodes}, {learners:.0f} learners per row, ", end="")
+        print(f"cost {model.predict_cost(X).mean():.1f} of {costs.sum():.0f}")
     in_memory(models | {"the LightGBM model itself": cstc.from_lightgbm(booster, costs)}, booster, X, n_rows)
-    with_slow_sources(models, X, max(20, n_rows // 10), 0.005)
+    with_slow_sources(models, X, max(40, n_rows // 20))
 
 
 # -------------------------------------------------------------------------------------------- faults
 
-N_FEATURES = 8
+N_SOAKED = 8  # features
 GROUPS = {"age": [0], "vitals": [1, 2], "lab": [3, 4, 5], "scan": [6], "history": [7]}
 HANG = 1.0  # seconds; the timeouts are shorter
 
@@ -209,9 +299,9 @@ HANG = 1.0  # seconds; the timeouts are shorter
 def soak_model() -> FittedTree:
     """Three nodes over one boosted ensemble: gates on some of its trees, predictors on others."""
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(2000, N_FEATURES))
-    names = [f"f{j}" for j in range(N_FEATURES)]
-    data = lightgbm.Dataset(X, X @ rng.normal(size=N_FEATURES) + X[:, 0] * X[:, 3], feature_name=names)
+    X = rng.normal(size=(2000, N_SOAKED))
+    names = [f"f{j}" for j in range(N_SOAKED)]
+    data = lightgbm.Dataset(X, X @ rng.normal(size=N_SOAKED) + X[:, 0] * X[:, 3], feature_name=names)
     parameters = {
         "objective": "regression",
         "num_leaves": 8,

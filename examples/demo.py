@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import warnings
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -19,11 +18,10 @@ from typing import Any, NamedTuple
 import lightgbm
 import numpy as np
 from sklearn.datasets import load_breast_cancer
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import train_test_split
 
-from cstc import CostModel, CSTCClassifier, CSTCRegressor, from_lightgbm
+from cstc import CostModel, CSTCClassifier, CSTCRegressor, Frontier, from_lightgbm
 from cstc.datasets import load_diabetes_with_costs
 
 
@@ -50,7 +48,7 @@ def diabetes() -> Task:
         for_plain_columns(names, costs),
         CSTCRegressor,
         "R²",
-        (3.0, 10.0, 30.0, 60.0, 200.0),
+        (5.0, 20.0, 40.0, 80.0, 300.0),
     )
 
 
@@ -104,13 +102,18 @@ def split(task: Task, random_state: int):
     return [(task.X[rows], task.y[rows]) for rows in (train, validation, test)]
 
 
-def fit_tree(task: Task, cost_weight: float, data, random_state: int) -> tuple[Point, Any]:
+def fit_trees(task: Task, data, random_state: int) -> dict[float, tuple[Point, Any]]:
+    """A tree for each cost_weight; a frontier grows what they share only once."""
     (X, y), (X_val, y_val), (X_test, y_test) = data
-    model = task.estimator(costs=task.costs, cost_weight=cost_weight, random_state=random_state, n_jobs=1)
-    model.fit(X, y, X_val=X_val, y_val=y_val)
-    cost = model.predict_cost(X_test)
-    nodes = model.model_.shape.n_nodes
-    return Point(cost.mean(), np.percentile(cost, 95), model.score(X_test, y_test), nodes), model
+    estimator = task.estimator(costs=task.costs, random_state=random_state, n_jobs=1)
+    frontier = Frontier(estimator, cost_weights=task.cost_weights).fit(X, y, X_val=X_val, y_val=y_val)
+    found = {}
+    for model in frontier.tried_models_:
+        cost = model.predict_cost(X_test)
+        nodes = model.model_.shape.n_nodes
+        point = Point(cost.mean(), np.percentile(cost, 95), model.score(X_test, y_test), nodes)
+        found[model.cost_weight] = point, model
+    return found
 
 
 def fit_boosted(task: Task, data, random_state: int) -> Point:
@@ -176,15 +179,12 @@ def measure(task: Task, splits: int, progress: Progress) -> tuple[list[Point], P
         progress.next("boosted trees")
         boosted.append(fit_boosted(task, data[state], state))
     reference = row("boosted trees", boosted)
-    curve, models = [], []
-    for cost_weight in task.cost_weights:
-        points = []
-        for state in range(splits):
-            progress.next(f"cost_weight {cost_weight:g}, split {state + 1}")
-            point, model = fit_tree(task, cost_weight, data[state], state)
-            points.append(point)
-            models.append((model, data[state][0]))
-        curve.append(row(f"cost_weight {cost_weight:g}", points))
+    found = []
+    for state in range(splits):
+        progress.next(f"trees of classifiers, split {state + 1}")
+        found.append(fit_trees(task, data[state], state))
+    curve = [row(f"cost_weight {weight:g}", [trees[weight][0] for trees in found]) for weight in task.cost_weights]
+    models = [(trees[w][1], data[state][0]) for state, trees in enumerate(found) for w in task.cost_weights]
     return curve, reference, max(models, key=lambda pair: difference_of_paths(pair[0], pair[1][0]))
 
 
@@ -227,13 +227,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out/demo.png"))
     options = parser.parse_args()
     start = perf_counter()
-    # a demo is in a hurry: what further steps of the solver would gain is not visible here
-    warnings.simplefilter("ignore", ConvergenceWarning)
     tasks = [diabetes(), breast_cancer()]
     if options.quick:
         tasks = [task._replace(cost_weights=task.cost_weights[1::3]) for task in tasks]
     splits = 1 if options.quick else 3
-    progress = Progress(sum(splits * (1 + len(task.cost_weights)) for task in tasks))
+    progress = Progress(2 * splits * len(tasks))
     print("Every feature has its price. A tree of classifiers buys, for each input, only what its path needs.")
     measured = [(task, *measure(task, splits, progress)) for task in tasks]
     draw_picture(measured, options.out)

@@ -49,9 +49,10 @@ def main() -> None:
 
     with OnDemandPredictor(model, [measure, laboratory]) as predictor:
         first = test.index[0]
-        show(f"Patient {first}", predictor.predict(first))
+        answer = predictor.predict(first)
+        show(f"Patient {first}", answer)
         show("The same, blood was drawn before", predictor.predict(first, paid=["blood draw"]))
-        show("The same with a budget of 10", predictor.predict(first, budget=10))
+        show("The same for half the price", predictor.predict(first, budget=answer.cost / 2))
 
         predictor.counters.reset()
         answers = predictor.predict_many(test.index)

@@ -93,7 +93,7 @@ WRONG = {
     "cost_weight": (NUMBER, "it must be a finite number, 0 or more"),
     "l1_weight": (NUMBER, "it must be a finite number, 0 or more"),
     "tol": (NUMBER, "it must be a finite number, 0 or more"),
-    "method": (["exact", None], "it must be one of ('refined', 'paper')"),
+    "method": (["exact", None], "it must be one of ('auto', 'experts', 'refined', 'paper')"),
     "depth": ([*COUNT, None], "it must be a whole number, 1 or more"),
     "n_weak_learners": ([*COUNT, None], "it must be a whole number, 1 or more"),
     "weak_learner_depth": ([*COUNT, None], "it must be a whole number, 1 or more"),

@@ -119,12 +119,13 @@ def test_serve_with_all_options(folder, served, monkeypatch):
     monkeypatch.setenv("MY_TOKEN", "secret")
     arguments = ["-e", "cli_sources:first", "-e", "cli_sources:second", "--host", "0.0.0.0", "--port", 9000]
     arguments += ["--token-variable", "MY_TOKEN", "--prefetch", "node", "--threads", 3, "--max-seconds", 2]
-    arguments += ["--max-body", 5000, "--max-rows", 7, "--max-sessions", 9, "--session-seconds", 11, "--access-log"]
+    arguments += ["--max-body", 5000, "--max-rows", 7, "--max-predictions", 8, "--max-sessions", 9]
+    arguments += ["--session-seconds", 11, "--access-log"]
     run("serve", "model.cstc", *arguments)
     ((predictor, options),) = served
     assert predictor.prefetch == "node"
     limits = options["limits"]
-    assert (limits.seconds, limits.body_bytes, limits.rows) == (2, 5000, 7)
+    assert (limits.seconds, limits.body_bytes, limits.rows, limits.predictions) == (2, 5000, 7, 8)
     assert (limits.sessions, limits.session_seconds) == (9, 11)
     assert (options["host"], options["port"], options["token"]) == ("0.0.0.0", 9000, "secret")
     assert options["access_log"]

@@ -25,7 +25,7 @@ from cstc.tree import TreeShape
 from model_files import TASKS, get, pack, put, random_model, random_rows, smoke, unpack, with_digest
 
 HERE = Path(__file__).parent
-SMALL = {"n_weak_learners": 5, "max_iter": 20, "tol": 1e-2, "random_state": 0, "n_jobs": 1, "cross_fit": 0}
+SMALL = {"n_weak_learners": 5, "max_iter": 20, "tol": 1e-2, "random_state": 0, "n_jobs": 1, "cross_fit": 2}
 
 
 def assert_same_model(model, other):
@@ -89,6 +89,14 @@ def test_random_models_come_back_as_they_were(path, link, seed):
     for counting in ("branch", "learner"):
         assert np.array_equal(model.predict_cost(X, counting), loaded.predict_cost(X, counting))
     smoke(loaded, rng)
+
+
+def test_a_loaded_model_is_saved_as_the_same_bytes(path):
+    model = random_model(np.random.default_rng(5), "softmax")
+    model.save(path)
+    again = path.with_name("again.cstc")
+    cstc.load(path).save(again)
+    assert again.read_bytes() == path.read_bytes()
 
 
 def frame(rng, n=160):

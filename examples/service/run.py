@@ -3,8 +3,9 @@
     pip install 'cstc[serve,frames]'
     python examples/service/run.py
 
-Trains a small model on scikit-learn's diabetes data, saves it, starts the laboratory and ``cstc serve``, asks for the
-progression of patients that training has not seen, and prints what was paid and what was saved.
+Trains small models on scikit-learn's diabetes data, chooses one by its cost on validation rows, saves it, starts the
+laboratory and ``cstc serve``, asks for the progression of patients that none of this has seen, and prints what was paid
+and what was saved.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
 
-from cstc import CSTCRegressor
+from cstc import CSTCRegressor, Frontier
 from cstc.datasets import load_diabetes_with_costs
 
 HERE = Path(__file__).parent
@@ -128,17 +129,17 @@ class Service:
 # ---------------------------------------------------------------------------------------------- story
 
 
-def train(cost_weight: float) -> tuple[CSTCRegressor, pd.DataFrame, pd.Series]:
-    """A model, and the patients that it has not seen."""
+def train(mean_cost: float) -> tuple[CSTCRegressor, pd.DataFrame, pd.Series]:
+    """The best model of this cost on the validation rows, and patients that neither fitting nor choosing has seen."""
     X, y, names, costs = load_diabetes_with_costs()
     table, target = pd.DataFrame(X, columns=names), pd.Series(y)
     seen, test = train_test_split(table.index, test_size=0.25, random_state=0)
-    learn, check = train_test_split(seen, test_size=0.3, random_state=0)
-    model = CSTCRegressor(costs=costs, cost_weight=cost_weight, random_state=0, n_jobs=1)
+    learn, choose = train_test_split(seen, test_size=0.3, random_state=0)
+    frontier = Frontier(CSTCRegressor(costs=costs, random_state=0, n_jobs=1), n_weights=8)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(table.loc[learn], target[learn], X_val=table.loc[check], y_val=target[check])
-    return model, table.loc[test], target[test]
+        frontier.fit(table.loc[learn], target[learn], X_val=table.loc[choose], y_val=target[choose])
+    return frontier.best(mean_cost=mean_cost), table.loc[test], target[test]
 
 
 def show(answer: dict) -> None:
@@ -187,12 +188,13 @@ def tell_story(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cost-weight", type=float, default=20.0, help="what a unit of cost counts (default 20)")
+    parser.add_argument("--mean-cost", type=float, default=20.0, help="what a patient may cost on average (default 20)")
     options = parser.parse_args()
     began = time.perf_counter()
-    model, patients, target = train(options.cost_weight)
+    model, patients, target = train(options.mean_cost)
     full = model.model_.costs.full_cost
     print(f"trained in {time.perf_counter() - began:.1f} s; all features of a patient cost {full:g}")
+    print(f"chosen on validation rows for a mean cost of {options.mean_cost:g}: cost_weight={model.cost_weight:g}")
     with tempfile.TemporaryDirectory() as folder:
         path, database = Path(folder) / "model.cstc", Path(folder) / "clinic.sqlite"
         model.save(path)

@@ -28,7 +28,7 @@ from .persistence import ModelFileError, _write_whole, load, save
 __all__ = ["Checkpoint", "digest"]
 
 FORMAT = "cstc-checkpoint"
-VERSION = 1
+VERSION = 2  # 2: states have the solution that the next fit starts from
 _SETTINGS = "settings.json"
 _UNFINISHED = ".cstc-*.tmp"
 _SHOWN = 5  # differences that an error lists

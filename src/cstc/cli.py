@@ -72,6 +72,9 @@ def main() -> None:
 @click.option("--max-seconds", default=30.0, show_default=True, help="Every prediction is answered within this.")
 @click.option("--max-body", default=2**20, show_default=True, help="Bytes of a request's body.")
 @click.option("--max-rows", default=1000, show_default=True, help="Rows of a batch.")
+@click.option(
+    "--max-predictions", default=2000, show_default=True, help="Rows worked on at the same time, also those of batches."
+)
 @click.option("--max-sessions", default=1000, show_default=True, help="Sessions open at the same time.")
 @click.option("--session-seconds", default=600.0, show_default=True, help="A session not used for so long is gone.")
 @click.option("--access-log", is_flag=True, help="Log every request.")
@@ -88,6 +91,7 @@ def serve(
     max_seconds: float,
     max_body: int,
     max_rows: int,
+    max_predictions: int,
     max_sessions: int,
     session_seconds: float,
     access_log: bool,
@@ -111,6 +115,7 @@ def serve(
         limits = Limits(
             body_bytes=max_body,
             rows=max_rows,
+            predictions=max_predictions,
             seconds=max_seconds,
             sessions=max_sessions,
             session_seconds=session_seconds,

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ __all__ = ["COUNTINGS", "LINKS", "FittedTree", "Schema", "check_counting", "prob
 COUNTINGS = ("branch", "learner")
 LINKS = ("identity", "logistic", "softmax")
 ROW_BLOCK = 4096
+CELLS = 1 << 23  # rows x learners in one block, at most: what a block keeps in memory
 
 
 def probabilities(margins: np.ndarray, link: str) -> np.ndarray:
@@ -144,8 +146,9 @@ class FittedTree:
 
     def runs(self, X: np.ndarray) -> Iterator[Run]:
         """Send the rows down the tree in blocks, evaluating only the learners that each path needs."""
-        for start in range(0, len(X), ROW_BLOCK):
-            rows = slice(start, min(start + ROW_BLOCK, len(X)))
+        block = max(1, min(ROW_BLOCK, CELLS // max(1, self.pool.n_learners)))
+        for start in range(0, len(X), block):
+            rows = slice(start, min(start + block, len(X)))
             yield self._run(X[rows], rows)
 
     def _run(self, X: np.ndarray, rows: slice) -> Run:
@@ -245,18 +248,27 @@ class FittedTree:
         return margins, cost
 
     def _cost_of(self, run: Run, counting: str) -> np.ndarray:
-        evaluated = self.terminal_learners[run.terminals].sum(axis=1)
+        evaluated = self.terminal_learners.sum(axis=1)[run.terminals]
         return self._items_of(run, counting) @ self.costs.prices + self.costs.evaluation * evaluated
 
     def _items_of(self, run: Run, counting: str) -> np.ndarray:
         if counting == "learner":
             return self.terminal_items()[run.terminals]
-        bits = np.bitwise_or.reduce(self._position_bits[run.leaves], axis=1)
+        bits = np.zeros((len(run.terminals), self._position_bits.shape[1]), dtype=np.uint64)
+        for terminal in np.unique(run.terminals):
+            at, learners = run.terminals == terminal, self.terminal_learners[terminal]
+            bits[at] = np.bitwise_or.reduce(self._position_bits[run.leaves[np.ix_(at, learners)]], axis=1)
         return np.unpackbits(bits.view(np.uint8), axis=1, count=self.costs.n_items).astype(bool)
 
     def with_costs(self, costs: ResolvedCosts) -> FittedTree:
         """The same model under other prices."""
         return replace(self, costs=costs)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model into one file; see `cstc.save`."""
+        from . import save  # by the package's own door: the file stands above this module, which knows nothing of it
+
+        save(self, path)
 
     def compressed(self) -> FittedTree:
         """The same model without the learners that no node uses."""

@@ -141,7 +141,7 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> FittedT
     ModelFileError
         If the file is damaged, of a later version, too large or no model file at all.
     OSError
-        If it cannot be opened.
+        If it cannot be opened: FileNotFoundError if there is none, PermissionError if it may not be read.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):

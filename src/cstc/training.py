@@ -1,11 +1,14 @@
-"""From data to a fitted tree: the paper's procedure, and the default one.
+"""From data to a fitted tree: the choice of a method, and the two that minimise the paper's loss.
+
+``method="experts"`` (the default with boosted trees)
+    See `cascade`.
 
 ``method="paper"``
     Boosted trees without regard to cost, each a column of ``Phi``; top-down start; the global loss with gates of
     slope 1; pruning by the task's metric on validation data; fine-tuning with soft traversal probabilities,
     stopped on validation data.
 
-``method="refined"`` (the default)
+``method="refined"`` (the default with plain inputs)
     The same loss, carried on to what is paid and predicted in the end.  Columns of ``Phi`` are whole ensembles, grown
     with the prices in mind at several strengths from dear to cheap, and cross-fitted.  Training goes from the
     relaxation to the exact problem in stages: gates are nearly hard, and the cost penalty bends from the norm of
@@ -24,22 +27,25 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from .cascade import folds_of, train_experts
 from .costs import ResolvedCosts
 from .hard_tree import HardTree, Rows
 from .model import FittedTree, Schema
 from .objective import DenseDesign, NodeParameters, Penalty, Prior, TreeObjective
 from .pruning import drop_idle_gates, prune
 from .refinement import column_sets, drop_small_weights, eliminate, fine_tune
+from .settings import Sample, Settings, Trained
 from .solver import initialise, solve
 from .tree import TreeShape
 from .weak_learners import Boosting, Phi, WeakLearners, cross_fit, grow, identity_weak_learners
 
 __all__ = ["METHODS", "Ensembles", "Sample", "Settings", "Trained", "train"]
 
-METHODS = ("refined", "paper")
-#: Cross-fitted ensembles by the strength of the prices that they were grown at.
-Ensembles = dict[float, tuple[WeakLearners, Phi]]
-#: Stages of the default method: slope of the gates (in standard deviations of the target) and sharpness of the cost.
+METHODS = ("auto", "experts", "refined", "paper")
+#: Columns that were grown for other fits to the same rows: cross-fitted ones by the strength of the prices, those
+#: without cross-fitting by all strengths together.
+Ensembles = dict[Any, tuple[WeakLearners, Any]]
+#: Stages of the refined method: slope of the gates (in standard deviations of the target) and sharpness of the cost.
 #: Gates are hard from the start: with soft ones the threshold drifts between groups that the leaves must tell apart.
 STAGES = ((20.0, 0.0), (20.0, 3.0))
 #: Where the thresholds start; the problem is not convex, and the exact loss on the training rows chooses.
@@ -47,56 +53,6 @@ STARTS = ("mean", "median")
 FLOOR = 1e-3  # of a standard deviation of the target: a smaller contribution does not count
 PRIOR_ROWS = 10  # what is known before a node sees its rows counts as many
 ELIMINATION_ROWS = 4000  # elimination judges many small changes; more rows than this do not change its mind
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """Encoded rows: numbers only, classes as numbers, one weight per row."""
-
-    X: np.ndarray
-    y: np.ndarray
-    weights: np.ndarray
-    qid: np.ndarray | None = None
-
-    def take(self, at: np.ndarray) -> Sample:
-        return Sample(self.X[at], self.y[at], self.weights[at], None if self.qid is None else self.qid[at])
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What the estimators pass on; see their documentation."""
-
-    cost_weight: float
-    l1_weight: float
-    method: str
-    depth: int
-    max_nodes: int | None
-    weak_learners: str
-    n_weak_learners: int
-    weak_learner_depth: int
-    learning_rate: float
-    early_stopping: int | None
-    cost_strengths: tuple[float, ...]
-    cross_fit: int
-    solver: str
-    max_iter: int
-    tol: float
-    pruning: bool
-    fine_tuning: bool
-    dtype: type
-    categorical: tuple[int, ...]
-    random_state: int
-    n_jobs: int | None
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A fitted tree, and how it came about."""
-
-    model: FittedTree
-    loss_history: list[np.ndarray]
-    converged: bool
-    reached: np.ndarray  # soft share of the training rows at each terminal
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,16 +158,20 @@ def train(
     settings: Settings,
     report: Callable[[str], None] = lambda text: None,
     ensembles: Ensembles | None = None,
+    start: NodeParameters | None = None,
 ) -> Trained:
     """Fit a tree of classifiers.
 
     `held_out` (bool per row of `sample`) stands in for `validation` where that is None.  `ensembles` keeps what was
-    grown for other fits to the same rows, prices and settings but the cost weight.
+    grown for other fits to the same rows, prices and settings but the cost weight; `start`, the solution of such a
+    fit, takes the place of the paper's top-down start.
     """
     ensembles = {} if ensembles is None else ensembles
+    if settings.method == "experts":
+        return train_experts(sample, loss, costs, schema, settings, report, ensembles)
     problem = _set_up(sample, validation, held_out, loss, costs, schema, settings, report, ensembles)
     if settings.method == "paper":
-        return _train_paper(problem)
+        return _train_paper(problem, start)
     return _train_refined(problem)
 
 
@@ -291,7 +251,7 @@ def _learn_columns(
         random_state=settings.random_state,
         n_jobs=settings.n_jobs,
     )
-    folds = _folds(sample, settings.cross_fit, settings.random_state)
+    folds = folds_of(sample, settings.cross_fit, settings.random_state)
     if settings.weak_learners == "boosted" and len(np.unique(folds)) > 1:
         # cross-fitted columns are honest at every row, so rows held out for the tree still teach the ensembles
         learners, phi = _cross_fitted(boosting, sample, folds, ensembles)
@@ -303,17 +263,28 @@ def _learn_columns(
     val_part = validation if validation is not None else sample.take(np.flatnonzero(held_out))
     if settings.weak_learners == "identity":
         learners = identity_weak_learners(sample.X.shape[1], loss.n_outputs)
+        train_phi, val_phi = (learners.transform(part.X, costs) for part in (train_part, val_part))
     else:
+        learners, (train_phi, val_phi) = _in_sample(boosting, train_part, val_part, settings.method, ensembles)
+    return learners, (train_part, train_phi), (val_part, val_phi), False
+
+
+def _in_sample(
+    boosting: Boosting, train_part: Sample, val_part: Sample, method: str, ensembles: Ensembles
+) -> tuple[WeakLearners, tuple[Phi, Phi]]:
+    """Columns for all strengths, grown on the rows that they are weighed on; the paper's are one for all weights."""
+    key = tuple(boosting.strengths)
+    if key not in ensembles:
         learners = grow(
             boosting,
             train_part.X,
             train_part.y,
             train_part.weights,
             validation=(val_part.X, val_part.y, val_part.weights),
-            per_tree=settings.method == "paper",
+            per_tree=method == "paper",
         )
-    train_phi, val_phi = (learners.transform(part.X, costs) for part in (train_part, val_part))
-    return learners, (train_part, train_phi), (val_part, val_phi), False
+        ensembles[key] = learners, tuple(learners.transform(part.X, boosting.costs) for part in (train_part, val_part))
+    return ensembles[key]
 
 
 def _cross_fitted(
@@ -332,21 +303,12 @@ def _cross_fitted(
     return WeakLearners.join([learners for learners, _ in found]), Phi(values, bits)
 
 
-def _folds(sample: Sample, n_folds: int, random_state: int) -> np.ndarray:
-    """A fold for each row, whole queries in one; a single fold where nothing is to be cross-fitted."""
-    if n_folds < 2:
-        return np.zeros(len(sample.y), dtype=int)
-    groups = np.arange(len(sample.y)) if sample.qid is None else np.unique(sample.qid, return_inverse=True)[1]
-    n_groups = int(groups.max()) + 1
-    return np.random.default_rng(random_state).permutation(np.arange(n_groups) % n_folds)[groups]
-
-
-def _train_paper(problem: Problem) -> Trained:
+def _train_paper(problem: Problem, start: NodeParameters | None) -> Trained:
     settings = problem.settings
     slope = problem.y_scale  # the paper's sigmoid has slope 1 in units of the label
     objective = problem.objective(gate_slope=slope)
     options: dict[str, Any] = _solver_options(problem)
-    solution = solve(objective, initialise(objective, **options), **options)
+    solution = solve(objective, initialise(objective, **options) if start is None else start, **options)
     parameters = drop_small_weights(solution.parameters, problem.floors)
     tree = HardTree.from_parameters(problem.shape, parameters, problem.loss.n_outputs)
     if settings.pruning:
@@ -358,7 +320,8 @@ def _train_paper(problem: Problem) -> Trained:
         tree = fine_tune(
             tree, problem.train, problem.validation, reached, l1_weight=problem.l1_weight, floor=problem.floor
         )
-    return _finish(problem, tree, [solution.loss_history], solution.converged, slope)
+    trained = _finish(problem, tree, [solution.loss_history], solution.converged, slope)
+    return replace(trained, solution=solution.parameters)
 
 
 def _train_refined(problem: Problem) -> Trained:

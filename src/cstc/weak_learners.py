@@ -28,7 +28,18 @@ import numpy as np
 from .costs import ResolvedCosts
 from .pool import TreePool
 
-__all__ = ["Boosting", "Phi", "WeakLearners", "cross_fit", "flatten_booster", "grow", "identity_weak_learners"]
+__all__ = [
+    "Boosting",
+    "Phi",
+    "WeakLearners",
+    "boost",
+    "boost_while_prices_fall",
+    "cross_fit",
+    "flatten_booster",
+    "grow",
+    "identity_weak_learners",
+    "rounds_of",
+]
 
 _OBJECTIVES = {"squared": "regression", "logistic": "binary", "softmax": "multiclass"}
 MIN_DATA_IN_LEAF = 20
@@ -163,6 +174,8 @@ class Boosting:
         feature yet, in units of the mean risk, like ``cost_weight``; 0 is blind to cost.
     n_rounds, depth, learning_rate, early_stopping, categorical, random_state, n_jobs
         As in the estimators.
+    feature_fraction, row_fraction, l2 : float
+        Each tree sees a random part of the features and of the rows; leaf values are shrunk by `l2`.
     """
 
     loss_name: str
@@ -176,6 +189,9 @@ class Boosting:
     categorical: Sequence[int] = ()
     random_state: int = 0
     n_jobs: int | None = None
+    feature_fraction: float = 1.0
+    row_fraction: float = 1.0
+    l2: float = 0.0
 
 
 def grow(
@@ -196,7 +212,7 @@ def grow(
     pools = []
     for number, strength in enumerate(boosting.strengths):
         rounds = boosting.n_rounds if n_rounds is None else n_rounds[number]
-        pools.append(flatten_booster(_boost(boosting, strength, X, y, weights, rounds, validation)))
+        pools.append(flatten_booster(boost(boosting, strength, X, y, weights, rounds, validation)))
     learners = _assemble(pools, boosting.constant)
     return learners.one_column_per_tree() if per_tree else learners
 
@@ -228,14 +244,14 @@ def cross_fit(
     parts = [(folds != fold, folds == fold) for fold in np.unique(folds)]
     boosters = [
         [
-            _boost(
+            boost(
                 boosting, strength, X[kept], y[kept], weights[kept], boosting.n_rounds, (X[out], y[out], weights[out])
             )
             for kept, out in parts
         ]
         for strength in boosting.strengths
     ]
-    rounds = [max(1, round(float(np.mean([_n_rounds(booster) for booster in group])))) for group in boosters]
+    rounds = [max(1, round(float(np.mean([rounds_of(booster) for booster in group])))) for group in boosters]
     for group, n in zip(boosters, rounds, strict=True):
         for booster in group:
             while booster.current_iteration() < n and not booster.update():
@@ -249,11 +265,12 @@ def cross_fit(
     return Phi(values, np.concatenate([piece.bits for piece in pieces])[order]), rounds
 
 
-def _n_rounds(booster: lightgbm.Booster) -> int:
+def rounds_of(booster: lightgbm.Booster) -> int:
+    """Rounds up to the best one, or all."""
     return booster.best_iteration if booster.best_iteration > 0 else booster.current_iteration()
 
 
-def _boost(
+def boost(
     boosting: Boosting,
     strength: float,
     X: np.ndarray,
@@ -262,15 +279,51 @@ def _boost(
     n_rounds: int,
     validation: tuple[np.ndarray, np.ndarray, np.ndarray] | None,
 ) -> lightgbm.Booster:
-    constant, loss_name = boosting.constant, boosting.loss_name
-    n_outputs = len(constant)
+    """One ensemble at one strength of the prices."""
+    parameters = _parameters(boosting, len(y))
+    penalties = _gain_unit(boosting) * strength * boosting.costs.divided_prices
+    if penalties.any():
+        parameters["cegb_tradeoff"] = 1.0
+        parameters["cegb_penalty_feature_lazy"] = list(penalties)
+    train = _dataset(boosting, X, y, weights)
+    callbacks: list[Any] = []
+    valid_sets = []
+    if validation is not None and boosting.early_stopping:
+        valid_sets = [_dataset(boosting, *validation, reference=train)]
+        callbacks = [lightgbm.early_stopping(boosting.early_stopping, verbose=False)]
+    # kept in training: LightGBM would cut off all rounds after the best, and `cross_fit` may need them
+    return lightgbm.train(
+        parameters, train, n_rounds, valid_sets=valid_sets, callbacks=callbacks, keep_training_booster=True
+    )
+
+
+def boost_while_prices_fall(
+    boosting: Boosting, X: np.ndarray, y: np.ndarray, weights: np.ndarray, prices: np.ndarray, levels: np.ndarray
+) -> lightgbm.Booster:
+    """One ensemble whose first split on a feature pays its price for all rows, ``levels[t] * price`` in round t."""
+    parameters = _parameters(boosting, len(y))
+    parameters["cegb_tradeoff"] = 1.0
+    parameters["cegb_penalty_feature_coupled"] = list(_gain_unit(boosting) * len(y) * prices)  # gains are sums
+    # LightGBM cannot change parameters of a booster without a single usable feature: let it leave out none that varies
+    parameters |= {"feature_pre_filter": False, "min_data_in_bin": 1}
+    falling = lightgbm.reset_parameter(cegb_tradeoff=list(map(float, levels)))
+    return lightgbm.train(
+        parameters, _dataset(boosting, X, y, weights), len(levels), callbacks=[falling], keep_training_booster=True
+    )
+
+
+def _parameters(boosting: Boosting, n_rows: int) -> dict[str, Any]:
     parameters: dict[str, Any] = {
-        "objective": _OBJECTIVES[loss_name],
+        "objective": _OBJECTIVES[boosting.loss_name],
         "max_depth": boosting.depth,
-        "num_leaves": min(2**boosting.depth, max(2, len(y)), 1 << 17),  # LightGBM takes no more than the last
+        "num_leaves": min(2**boosting.depth, max(2, n_rows), 1 << 17),  # LightGBM takes no more than the last
         "learning_rate": boosting.learning_rate,
         # a leaf must hold enough rows to be worth a value, but a small sample must still be splittable
-        "min_data_in_leaf": max(1, min(MIN_DATA_IN_LEAF, len(y) // 10)),
+        "min_data_in_leaf": max(1, min(MIN_DATA_IN_LEAF, n_rows // 10)),
+        "feature_fraction": boosting.feature_fraction,
+        "bagging_fraction": boosting.row_fraction,
+        "bagging_freq": int(boosting.row_fraction < 1),
+        "lambda_l2": boosting.l2,
         "boost_from_average": False,
         "deterministic": True,
         "force_row_wise": True,
@@ -278,32 +331,28 @@ def _boost(
         "num_threads": boosting.n_jobs or 0,
         "verbosity": -1,
     }
-    if n_outputs > 1:
-        parameters["num_class"] = n_outputs
-    # LightGBM's gain is the drop of the sum of squares, which is our risk, but twice the drop of the log loss;
-    # weights are normalised to sum to n
-    unit = 1.0 if loss_name == "squared" else 2.0
-    penalties = unit * strength * boosting.costs.divided_prices
-    if penalties.any():
-        parameters["cegb_tradeoff"] = 1.0
-        parameters["cegb_penalty_feature_lazy"] = list(penalties)
-    scale = len(weights) / weights.sum()
-    options: dict[str, Any] = {"categorical_feature": list(boosting.categorical), "free_raw_data": True}
-    # starting scores instead of boost_from_average keep the constant out of the first tree's leaves
-    train = lightgbm.Dataset(X, y, weight=weights * scale, init_score=_start(constant, len(y)), **options)
-    callbacks: list[Any] = []
-    valid_sets = []
-    if validation is not None and boosting.early_stopping:
-        X_val, y_val, weights_val = validation
-        valid_sets = [
-            lightgbm.Dataset(
-                X_val, y_val, weight=weights_val, init_score=_start(constant, len(y_val)), reference=train, **options
-            )
-        ]
-        callbacks = [lightgbm.early_stopping(boosting.early_stopping, verbose=False)]
-    # kept in training: LightGBM would cut off all rounds after the best, and `cross_fit` may need them
-    return lightgbm.train(
-        parameters, train, n_rounds, valid_sets=valid_sets, callbacks=callbacks, keep_training_booster=True
+    if len(boosting.constant) > 1:
+        parameters["num_class"] = len(boosting.constant)
+    return parameters
+
+
+def _gain_unit(boosting: Boosting) -> float:
+    """LightGBM's gain is the drop of the sum of squares, which is our risk, but twice the drop of the log loss."""
+    return 1.0 if boosting.loss_name == "squared" else 2.0
+
+
+def _dataset(
+    boosting: Boosting, X: np.ndarray, y: np.ndarray, weights: np.ndarray, reference: lightgbm.Dataset | None = None
+) -> lightgbm.Dataset:
+    return lightgbm.Dataset(
+        X,
+        y,
+        weight=weights * (len(weights) / weights.sum()),
+        # starting scores instead of boost_from_average keep the constant out of the first tree's leaves
+        init_score=_start(boosting.constant, len(y)),
+        reference=reference,
+        categorical_feature=list(boosting.categorical),
+        free_raw_data=True,
     )
 
 
@@ -313,7 +362,7 @@ def _start(constant: np.ndarray, n: int) -> np.ndarray:
 
 def flatten_booster(booster: lightgbm.Booster, n_rounds: int | None = None) -> TreePool:
     """Copy the trees of a booster into a pool: the first rounds, or those up to its best iteration."""
-    trees = booster.dump_model(num_iteration=n_rounds or _n_rounds(booster))["tree_info"]
+    trees = booster.dump_model(num_iteration=n_rounds or rounds_of(booster))["tree_info"]
     nodes: dict[str, list] = {name: [] for name in _NODE_FIELDS}
     category_left: list[np.ndarray] = []
     n_category = 0

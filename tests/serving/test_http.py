@@ -12,7 +12,7 @@ import textwrap
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import jsonschema_rs
 import numpy as np
@@ -96,6 +96,10 @@ def refusal(response, status):
 def expensive_row(predictor, world):
     """A row that buys something."""
     return next(i for i in range(len(world.rows)) if predictor.predict(i).items)
+
+
+def expensive_row_of(model, world):
+    return int(np.argmax(model.predict_cost(world.X)))
 
 
 # ----------------------------------------------------------------------------------------- predictions
@@ -320,6 +324,30 @@ def test_sessions_expire(predictor):
     assert "cstc_sessions_open 1\n" in client.get("/metrics").text
 
 
+def test_what_a_lost_session_bought_is_counted(predictor, world):
+    clock = Clock()
+    client = CheckedClient(create_app(predictor, limits=Limits(session_seconds=60), clock=clock))
+    spent = 0.0
+    for way in ("expire", "remove", "answer"):
+        state = open_session(client)
+        values = {name: world.rows[0][name] for name in state["wanted"]}
+        state = client.post(f"/sessions/{state['id']}/tell", json={"values": values}).json()
+        assert state["cost"] > 0
+        if way == "expire":
+            clock.now += 61
+        elif way == "remove":
+            client.delete(f"/sessions/{state['id']}")
+        else:
+            client.post(f"/sessions/{state['id']}/answer")
+            clock.now += 61
+        client.get("/metrics")  # an answered session that expires is not counted again
+        found = predictor.counters.as_dict()
+        assert found["spend"] - spent == pytest.approx(state["cost"])
+        spent = found["spend"]
+    assert found["answers"] == 3
+    assert sum(item["spend"] for item in found["items"].values()) > 0
+
+
 def test_so_many_sessions_and_no_more(predictor):
     clock = Clock()
     client = CheckedClient(create_app(predictor, limits=Limits(sessions=2, session_seconds=60), clock=clock))
@@ -512,7 +540,7 @@ def test_a_fault_of_the_service_is_500_without_details(predictor, monkeypatch):
     assert 'cstc_http_requests_total{endpoint="predict",status="500"} 1' in client.get("/metrics").text
 
 
-@pytest.mark.parametrize("name", ["body_bytes", "rows", "seconds", "sessions", "session_seconds", "body_seconds"])
+@pytest.mark.parametrize("name", [field.name for field in fields(Limits)])
 def test_limits_are_numbers_above_zero(name):
     for value in (0, -1, math.nan, math.inf, "10", None, True):
         with pytest.raises(ValueError, match=f"{name} is .*; it must be a number above 0"):
@@ -570,28 +598,143 @@ def test_many_requests_at_once(world):
         app = create_app(predictor)
         expected = world.model.predict(world.X).tolist()
 
-        async def ask(i):
-            sent = []
-            body = [{"type": "http.request", "body": json.dumps({"row": i}).encode()}]
-
-            async def receive():
-                return body.pop()
-
-            async def send(message):
-                sent.append(message)
-
-            headers = [(b"content-type", b"application/json")]
-            scope = {"type": "http", "method": "POST", "path": "/predict", "headers": headers, "query_string": b""}
-            await app(scope, receive, send)
-            assert sent[0]["status"] == 200
-            return json.loads(sent[1]["body"])["value"]
-
         async def ask_all():
-            return await asyncio.gather(*(ask(i) for i in range(len(world.rows))))
+            found = await asyncio.gather(*(send(app, {"row": i}) for i in range(len(world.rows))))
+            assert {status for status, _, _ in found} == {200}
+            return [answer["value"] for _, _, answer in found]
 
         assert asyncio.run(ask_all()) == expected
         assert most > 20
         assert predictor.counters.as_dict()["answers"] == len(expected)
+
+
+async def send(app, body, path="/predict"):
+    """One request on this event loop: status, headers and JSON."""
+    sent = []
+    parts = [{"type": "http.request", "body": json.dumps(body).encode()}]
+
+    async def receive():
+        return parts.pop()
+
+    async def keep(message):
+        sent.append(message)
+
+    headers = [(b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "query_string": b""}
+    await app(scope, receive, keep)
+    return sent[0]["status"], dict(sent[0]["headers"]), json.loads(sent[1]["body"])
+
+
+def test_a_large_batch_does_not_keep_other_requests_waiting(world):
+    threads = set()
+
+    @extractor(provides=NAMES, instant=True)
+    def table(row):
+        threads.add(threading.current_thread())
+        time.sleep(0.005)
+        return world.rows[row % len(world.rows)]
+
+    with OnDemandPredictor(world.model, [table]) as predictor:
+        app = create_app(predictor)
+        i = expensive_row(predictor, world)
+        threads.clear()
+
+        async def others():
+            batch = asyncio.create_task(send(app, {"rows": [{"row": i}] * 100}, "/predict/batch"))
+            times = []
+            while not batch.done():
+                began = time.perf_counter()
+                assert (await send(app, {"known": world.rows[i], "row": i}))[0] == 200
+                times.append(time.perf_counter() - began)
+                await asyncio.sleep(0.005)
+            status, _, answers = await batch
+            assert status == 200
+            assert len(answers["answers"]) == 100
+            return times
+
+        times = asyncio.run(others())  # the batch alone takes half a second
+        assert len(times) > 5
+        assert float(np.median(times)) < 0.1
+        assert threading.current_thread() not in threads
+
+
+def test_async_sources_of_a_batch_run_on_the_loop_of_the_service(world):
+    loops = set()
+
+    @extractor(provides=NAMES, batch=True)
+    async def table(rows):
+        loops.add(asyncio.get_running_loop())
+        return [world.rows[row] for row in rows]
+
+    with OnDemandPredictor(world.model, [table]) as predictor:
+
+        async def ask():
+            _, _, found = await send(create_app(predictor), {"rows": [{"row": i} for i in range(40)]}, "/predict/batch")
+            assert loops <= {asyncio.get_running_loop()}
+            return [answer["value"] for answer in found["answers"]]
+
+        assert asyncio.run(ask()) == world.model.predict(world.X[:40]).tolist()
+        assert loops
+
+
+def test_so_many_rows_at_the_same_time_and_no_more(world):
+    @extractor(provides=NAMES)
+    async def slow(row):
+        await gate.wait()
+        return world.rows[row]
+
+    with OnDemandPredictor(world.model, [slow]) as predictor:
+        i = expensive_row_of(world.model, world)
+        app = create_app(predictor, limits=Limits(predictions=3))
+
+        async def ask():
+            nonlocal gate
+            gate = asyncio.Event()
+            running = [asyncio.create_task(send(app, {"row": i})) for _ in range(2)]
+            await asyncio.sleep(0.05)
+            refused = [await send(app, {"rows": [{"row": i}] * 2}, "/predict/batch")]
+            running.append(asyncio.create_task(send(app, {"row": i})))
+            await asyncio.sleep(0.05)
+            refused += [await send(app, {"row": i}), await send(app, {"rows": []}, "/predict/batch")]
+            bought = predictor.counters.as_dict()["spend"]
+            gate.set()
+            assert [status for status, _, _ in await asyncio.gather(*running)] == [200] * 3
+            alone = await send(app, {"rows": [{"row": i}] * 5}, "/predict/batch")  # nothing else is there to wait for
+            return refused, bought, alone
+
+        gate = None
+        refused, bought, alone = asyncio.run(ask())
+        for (status, headers, body), n_rows in zip(refused, (2, 3, 3), strict=True):
+            assert status == 503
+            assert headers[b"retry-after"] == b"1"
+            message = body["error"]["message"]
+            assert message.startswith(f"{n_rows} rows are being worked on, and no more than 3 may be")
+            assert message.endswith("nothing was bought: try again in 1 s")
+        assert bought == 0
+        assert alone[0] == 200
+        metrics = CheckedClient(app).get("/metrics").text
+        assert "cstc_predictions_refused_total 3\n" in metrics
+        assert "cstc_predictions_in_flight 0\n" in metrics
+
+
+def test_a_prediction_that_is_not_waited_for_leaves_its_place(world):
+    @extractor(provides=NAMES)
+    async def slow(row):
+        await asyncio.sleep(60)
+
+    with OnDemandPredictor(world.model, [slow]) as predictor:
+        app = create_app(predictor, limits=Limits(predictions=1))
+
+        async def leave():
+            for _ in range(3):
+                task = asyncio.create_task(send(app, {"row": expensive_row_of(world.model, world)}))
+                await asyncio.sleep(0.02)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+
+        asyncio.run(leave())
+        assert "cstc_predictions_in_flight 0\n" in CheckedClient(app).get("/metrics").text
 
 
 # ----------------------------------------------------------------------------------- a real server

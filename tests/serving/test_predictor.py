@@ -95,15 +95,15 @@ def test_threads_batches_and_coroutines_give_the_same(options):
 @pytest.mark.parametrize("options", [dict(), dict(instant=True), dict(batch=True), dict(asynchronous=True)])
 def test_on_an_event_loop(options):
     rng = np.random.default_rng(3)
-    world = random_world(rng, "multiclass", 12)
+    world = random_world(rng, "multiclass", 40)
     for prefetch, counting in COUNTING.items():
         one, many = (Sources(rng, world.rows, **options) for _ in range(2))
 
         async def serve(one=one, many=many, prefetch=prefetch):
             with OnDemandPredictor(world.model, one.extractors, prefetch=prefetch) as predictor:
-                answers = await asyncio.gather(*(predictor.apredict(i) for i in range(12)))
+                answers = await asyncio.gather(*(predictor.apredict(i) for i in range(40)))
             with OnDemandPredictor(world.model, many.extractors, prefetch=prefetch) as predictor:
-                return answers, await predictor.apredict_many(range(12))
+                return answers, await predictor.apredict_many(range(40))
 
         answers, many_answers = asyncio.run(serve())
         check_world(world, answers, one, counting)
@@ -256,6 +256,30 @@ def test_a_single_call_without_a_time_limit_needs_no_thread(clinic):
         assert len(names) == 2
 
 
+def test_of_calls_without_a_time_limit_the_longest_is_made_by_the_caller(clinic):
+    threads = {}
+
+    def part(name, seconds, **options):
+        @extractor(provides=[name], name=name, **options)
+        def fetch(row):
+            time.sleep(seconds)
+            threads[name] = threading.current_thread()
+            return row[name]
+
+        return fetch
+
+    here = threading.current_thread()
+    for options, by_caller in (({}, {"insulin"}), ({"timeout": 5.0}, set()), ({"retries": 1}, set())):
+        sources = [extractor(provides=["age", "bmi"], instant=True)(lambda row: row)]
+        sources += [part("glucose", 0.002, **options), part("insulin", 0.01, **options)]
+        with OnDemandPredictor(clinic, sources, prefetch="node") as predictor:
+            for _ in range(3):  # how long they take is known after the first time
+                assert predictor.predict(OLD).complete
+            assert {name for name, thread in threads.items() if thread is here} == by_caller
+            predictor.predict(OLD, deadline=10)
+            assert here not in threads.values()
+
+
 def test_sources_that_prove_quick_are_called_without_threads(clinic):
     sources = [extractor(provides=[name], name=name)(lambda row, name=name: row[name]) for name in OLD]
     with OnDemandPredictor(clinic, sources, prefetch="node", idle=0.05) as predictor:
@@ -283,6 +307,72 @@ def test_batches_take_all_rows_that_need_them(clinic):
         answers = predictor.predict_many([OLD, YOUNG] * 4 + [YOUNG])
     assert [answer.value for answer in answers] == [101.0, 1003.0] * 4 + [1003.0]
     assert sorted(calls) == [("lab", 1), ("lab", 3), ("person", 9)]
+
+
+def test_many_rows_do_not_keep_the_event_loop(clinic):
+    threads = set()
+
+    @extractor(provides=list(OLD), instant=True)
+    def table(row):
+        threads.add(threading.current_thread())
+        time.sleep(0.002)
+        return row
+
+    async def main(predictor):
+        task = asyncio.create_task(predictor.apredict_many([OLD, YOUNG] * 50))
+        turns = 0
+        while not task.done():
+            turns += 1
+            await asyncio.sleep(0.002)
+        return turns, await task
+
+    with OnDemandPredictor(clinic, [table]) as predictor:
+        turns, answers = asyncio.run(main(predictor))
+        assert turns > 10
+        assert threading.current_thread() not in threads
+        assert [answer.value for answer in answers] == [101.0, 1003.0] * 50
+        few = asyncio.run(predictor.apredict_many([OLD, YOUNG]))
+        assert [answer.value for answer in few] == [101.0, 1003.0]
+        with pytest.raises(BudgetReached):
+            asyncio.run(predictor.apredict_many([OLD] * 50, budget=1, strict=True))
+
+
+@pytest.mark.parametrize("passing", [KeyboardInterrupt, SystemExit])
+def test_what_belongs_to_the_caller_passes_through_from_many_rows(clinic, passing):
+    @extractor(provides=list(OLD), instant=True)
+    def table(row):
+        raise passing
+
+    with OnDemandPredictor(clinic, [table]) as predictor, pytest.raises(passing):
+        asyncio.run(predictor.apredict_many([OLD] * 50))
+
+
+def test_a_caller_of_many_rows_may_leave(clinic):
+    calls = []
+
+    @extractor(provides=list(OLD), instant=True)
+    def table(row):
+        calls.append(row)
+        time.sleep(0.002)
+        return row
+
+    async def leave(predictor):
+        tasks = [asyncio.create_task(predictor.apredict_many([OLD] * 50)) for _ in range(4)]
+        await asyncio.sleep(0.02)
+        for task in tasks:
+            task.cancel()
+        assert all(
+            isinstance(end, asyncio.CancelledError) for end in await asyncio.gather(*tasks, return_exceptions=True)
+        )
+
+    with OnDemandPredictor(clinic, [table], idle=0.05) as predictor:
+        before = threading.active_count()
+        asyncio.run(leave(predictor))
+        limit = time.perf_counter() + 5.0
+        while threading.active_count() > before and time.perf_counter() < limit:
+            time.sleep(0.02)
+        assert threading.active_count() <= before  # a thread of an earlier test may have ended meanwhile
+        assert 0 < len(calls) <= 100  # two threads, and what still waited in line was never begun
 
 
 def test_one_budget_and_one_mapping_for_each_row(clinic):

@@ -102,7 +102,7 @@ def test_first_and_last_bit(width):
     for _ in range(50):
         words = rng.integers(1, 2**width, size=20, dtype=np.uint64)
         walk._alive = sum(int(word) << (width * k) for k, word in enumerate(words))
-        codes = walk._codes(walk._words(np.arange(20)))
+        codes = walk._codes(walk._words(plan.step(list(range(20)))))
         assert (codes // width).tolist() == [(int(w) & -int(w)).bit_length() - 1 for w in words]
         assert (codes % width).tolist() == [int(w).bit_length() - 1 for w in words]
 

@@ -25,6 +25,7 @@ from sklearn.utils.validation import (
 from ..costs import ResolvedCosts, as_cost_model
 from ..frames import categories_of, encode, is_frame
 from ..model import FittedTree, Schema
+from ..objective import NodeParameters
 from ..persistence import save
 from ..training import Sample, Settings, Trained, train
 from ._labels import check_queries
@@ -45,7 +46,7 @@ class CSTCBase(BaseEstimator):
         costs=None,
         cost_weight=0.01,
         l1_weight=0.0,
-        method="refined",
+        method="auto",
         depth=3,
         max_nodes=10,
         weak_learners="boosted",
@@ -94,7 +95,9 @@ class CSTCBase(BaseEstimator):
 
     # -- fitting ---------------------------------------------------------------------------------------------
 
-    def _fit(self, X, y, X_val, y_val, sample_weight, sample_weight_val, qid=None, qid_val=None, ensembles=None):
+    def _fit(
+        self, X, y, X_val, y_val, sample_weight, sample_weight_val, qid=None, qid_val=None, ensembles=None, start=None
+    ):
         check_parameters(self)
         X, y, weights, qid = self._check_sample(X, y, sample_weight, qid, reset=True)
         names = self._feature_names()
@@ -115,7 +118,7 @@ class CSTCBase(BaseEstimator):
             )
         schema = Schema(names, dict(self._categories), np.isnan(X).any(axis=0), getattr(self, "classes_", None))
         trained = train(
-            sample, validation, held_out, self._loss(), self.costs_, schema, settings, self._report, ensembles
+            sample, validation, held_out, self._loss(), self.costs_, schema, settings, self._report, ensembles, start
         )
         self._take(trained)
         self.mean_cost_ = float(np.average(self.model_.predict_cost(sample.X), weights=sample.weights))
@@ -133,6 +136,7 @@ class CSTCBase(BaseEstimator):
         self.loss_history_ = trained.loss_history
         self.n_iter_ = sum(len(stage) - 1 for stage in trained.loss_history)
         self._reached = trained.reached
+        self._solution = trained.solution
         self.expected_cost_ = float(trained.reached @ trained.model.terminal_costs())
 
     def _state(self) -> dict:
@@ -142,12 +146,14 @@ class CSTCBase(BaseEstimator):
             "loss_history": [stage.tolist() for stage in self.loss_history_],
             "reached": self._reached.tolist(),
             "mean_cost": self.mean_cost_,
+            "solution": None if self._solution is None else {k: v.tolist() for k, v in vars(self._solution).items()},
         }
 
     def _restore(self, model: FittedTree, state: dict):
         """Become the fitted estimator that `model` and `state` came from."""
         history = [np.array(stage, dtype=float) for stage in state["loss_history"]]
-        self._take(Trained(model, history, True, np.array(state["reached"])))
+        solution = state["solution"] and NodeParameters(**{k: np.array(v) for k, v in state["solution"].items()})
+        self._take(Trained(model, history, True, np.array(state["reached"]), solution))
         self.costs_ = model.costs
         self.mean_cost_ = state["mean_cost"]
         self.n_features_in_ = len(model.schema.feature_names)
@@ -223,16 +229,19 @@ class CSTCBase(BaseEstimator):
         return None
 
     def _settings(self, names: list[str], seed: int) -> Settings:
-        paper = self.method == "paper"
+        method = self.method
+        if method == "auto":
+            method = "experts" if self.weak_learners == "boosted" else "refined"
+        paper = method == "paper"
         strengths = (
             self.cost_strengths if self.cost_strengths is not None else ((0.0,) if paper else (64.0, 16.0, 4.0, 1.0))
         )
-        cross_fit = self.cross_fit if self.cross_fit is not None else (0 if paper else 3)
+        cross_fit = self.cross_fit if self.cross_fit is not None else {"paper": 0, "refined": 3, "experts": 5}[method]
         jobs = None if self.n_jobs is None or self.n_jobs < 0 else self.n_jobs
         return Settings(
             cost_weight=float(self.cost_weight),
             l1_weight=float(self.l1_weight),
-            method=self.method,
+            method=method,
             depth=self.depth,
             max_nodes=self.max_nodes,
             weak_learners=self.weak_learners,

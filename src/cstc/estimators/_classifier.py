@@ -47,7 +47,7 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
         costs=None,
         cost_weight=0.01,
         l1_weight=0.0,
-        method="refined",
+        method="auto",
         depth=3,
         max_nodes=10,
         weak_learners="boosted",

@@ -21,12 +21,14 @@ PARAMETERS = """
         The paper's lambda: how much risk one unit of cost is worth.
     l1_weight : float, default=0.0
         The paper's rho: strength of the l1 penalty on the weights of every node.
-    method : {{"refined", "paper"}}, default="refined"
-        The default procedure, or the paper's, letter by letter.
+    method : {{"auto", "experts", "refined", "paper"}}, default="auto"
+        "experts": a chain of boosted experts on growing sets of features, with gates that stop each row in time.
+        "refined": the paper's loss, carried on to what is paid and predicted in the end.  "paper": the paper's
+        procedure, letter by letter.  "auto": "experts" with boosted trees, "refined" with `weak_learners="identity"`.
     depth : int, default=3
-        Levels of classifiers in the tree.
+        Levels of classifiers in the tree (not of "experts", whose chain is as long as it pays).
     max_nodes : int or None, default=10
-        At most so many classifiers, counted by breadth.
+        At most so many classifiers, counted by breadth (likewise).
     weak_learners : {{"boosted", "identity"}}, default="boosted"
         Boosted trees of limited depth, or the inputs themselves, unscaled.
     n_weak_learners : int, default=200
@@ -41,6 +43,7 @@ PARAMETERS = """
     cost_strengths : tuple of float or None, default=None
         Grow one ensemble of weak learners for each entry, with a split paying `entry * cost_weight * price` per
         row for what the row has not bought yet; 0 is blind to cost.  None: {strengths}
+        (Method "refined" and "paper".)
     cross_fit : int or None, default=None
         Number of folds: training rows see ensembles that were grown without their own fold.
         None: {cross_fit}
@@ -51,9 +54,9 @@ PARAMETERS = """
     tol : float, default=1e-5
         Stop when a step lowers the loss by less than this part of it.
     pruning : bool, default=True
-        Prune the tree on validation data (method "paper"; the default method always does).
+        Prune the tree on validation data (method "paper"; "refined" always does).
     fine_tuning : bool, default=True
-        Fine-tune the predictive classifiers (method "paper"; the default method always does).
+        Fine-tune the predictive classifiers (method "paper"; "refined" always does).
     validation_fraction : float, default=0.2
         Part of the training data that is held out when `fit` is given no validation data{queries}.
     categorical_features : sequence of int or str, or None, default=None
@@ -93,7 +96,7 @@ def document_parameters(*, queries: bool = False, class_weight: bool = False) ->
         Weights of the classes, multiplied with the sample weights."""
     return PARAMETERS.format(
         strengths="(0,) for the paper, (64, 16, 4, 1) otherwise.",
-        cross_fit="off for the paper, 3 otherwise.",
+        cross_fit="5 for experts, 3 for the refined method, off for the paper.",
         queries=" (whole queries)" if queries else "",
         class_weight=weight if class_weight else "",
     )
@@ -117,7 +120,12 @@ def check_parameters(estimator) -> None:
     if folds is not None and (not isinstance(folds, Integral) or folds < 0 or folds == 1):
         raise ValueError(f"cross_fit is {folds!r}; it must be None, 0 (off) or a number of folds, 2 or more")
     if folds and estimator.method == "paper":
-        raise ValueError("cross_fit belongs to the default method; leave it out for method='paper'")
+        raise ValueError("cross_fit belongs to the other methods; leave it out for method='paper'")
+    if estimator.weak_learners == "identity" and estimator.method == "experts":
+        raise ValueError("experts are boosted trees; take method='auto' or 'refined' for weak_learners='identity'")
+    boosted = estimator.weak_learners == "boosted" and estimator.method in ("auto", "experts")
+    if boosted and folds is not None and folds < 2:
+        raise ValueError(f"cross_fit is {folds!r}; experts need 2 folds or more (method='refined' can do without)")
     for name in ("learning_rate", "validation_fraction"):
         value = getattr(estimator, name)
         if not isinstance(value, Real) or not 0 < float(value) < (1 if name == "validation_fraction" else np.inf):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
@@ -12,12 +11,12 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from ..checkpoint import Checkpoint
 from ..costs import as_cost_model
 from ..estimators._base import CSTCBase
 from ..training import Sample
+from ._choice import Choice
 from ._identity import costs_identity, data_identity, settings_identity
 from ._path import Fits, Point, Rows, fit_given, not_dominated, search
 from ._quality import quality_of
@@ -26,7 +25,7 @@ from ._table import FrontierTable
 __all__ = ["Frontier"]
 
 
-class Frontier(MetaEstimatorMixin, BaseEstimator):
+class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
     """Models from free to full, and the best one for a budget or for a quality.
 
     Parameters
@@ -36,7 +35,7 @@ class Frontier(MetaEstimatorMixin, BaseEstimator):
     cost_weights : sequence of float or None, default=None
         The values of the paper's lambda; the free model is added if none of them gives it.  None: powers of two
         from the free model to the full one, more of them where cost and quality change, and parts of the power last.
-    n_weights : int, default=16
+    n_weights : int, default=24
         At most so many fits, where `cost_weights` is None.
     quality : callable, str or None, default=None
         What to compare models by; higher is better.  None: R² for regression, AUC for two classes, the mean of
@@ -60,16 +59,19 @@ class Frontier(MetaEstimatorMixin, BaseEstimator):
         quality; nodes; items in use.
     tried_ : FrontierTable
         The same for all fits, those that were beaten too.
+    tried_models_ : list of fitted estimators
+        One for each row of `tried_`.
     quality_name_ : str
     n_ensembles_ : int
-        Cross-fitted ensembles that were grown in this fit; several models share one.
+        Ensembles that were grown in this fit; several models share one, and all of the paper's method do.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     Notes
     -----
     Validation rows only choose: they are never given to a fit.  Each fit holds out a part of its own training
-    rows for pruning, the same part for all.
+    rows for pruning, the same part for all.  With the paper's method, whose weak learners do not depend on the cost
+    weight, a fit starts from the solution of the next larger one.
 
     Examples
     --------
@@ -88,7 +90,7 @@ class Frontier(MetaEstimatorMixin, BaseEstimator):
         estimator,
         *,
         cost_weights=None,
-        n_weights=16,
+        n_weights=24,
         quality=None,
         validation_fraction=0.2,
         checkpoint=None,
@@ -144,6 +146,7 @@ class Frontier(MetaEstimatorMixin, BaseEstimator):
         self.models_ = [point.model for point in chosen]
         self.table_ = FrontierTable([point.row for point in chosen], name)
         self.tried_ = FrontierTable([point.row for point in points], name)
+        self.tried_models_ = [point.model for point in points]
         self.quality_name_ = name
         self.n_ensembles_ = len(fits.ensembles)
         self.n_features_in_ = self.models_[0].n_features_in_
@@ -151,83 +154,6 @@ class Frontier(MetaEstimatorMixin, BaseEstimator):
         if hasattr(self.models_[0], "feature_names_in_"):
             self.feature_names_in_ = self.models_[0].feature_names_in_
         return self
-
-    # -- choosing ----------------------------------------------------------------------------------------------
-
-    def best(self, *, mean_cost=None, quality=None):
-        """The best model for a budget, or the cheapest one for a quality, by validation data.
-
-        Parameters
-        ----------
-        mean_cost : float, optional
-            The most that an input may cost on average.  If this is less than the cheapest model that buys anything
-            costs, the answer is the free model, with a warning.
-        quality : float, optional
-            The least quality.  If no model reaches it, the answer is the best one, with a warning.
-
-        Returns
-        -------
-        fitted estimator
-        """
-        return self.models_[self._choose(mean_cost, quality)]
-
-    def _choose(self, mean_cost, quality) -> int:
-        check_is_fitted(self)
-        if (mean_cost is None) == (quality is None):
-            raise ValueError("give either mean_cost= or quality=, to choose by one of them")
-        name, wanted = ("mean_cost", mean_cost) if quality is None else ("quality", quality)
-        if not isinstance(wanted, Real) or not (float(wanted) >= 0 if quality is None else float(wanted) > -np.inf):
-            raise ValueError(f"{name} is {wanted!r}; give a number" + (", 0 or more" if quality is None else ""))
-        wanted = float(wanted)
-        costs, qualities = self.table_.column("mean_cost"), self.table_.column("quality")
-        if quality is not None:
-            at = int(np.searchsorted(qualities, wanted))  # both columns rise
-            if at == len(qualities):
-                warnings.warn(
-                    f"no model reaches a {self.quality_name_} of {wanted:g} on the validation data; "
-                    f"this is the best one, with {qualities[-1]:.4g}",
-                    stacklevel=3,
-                )
-            return min(at, len(qualities) - 1)
-        paid = costs[costs > 0]
-        if len(paid) and 0 < wanted < paid[0]:
-            warnings.warn(
-                f"a mean cost of {wanted:g} is below the {paid[0]:.4g} of the cheapest model that buys anything; "
-                "this is the free one",
-                stacklevel=3,
-            )
-        return max(0, int(np.searchsorted(costs, wanted, side="right")) - 1)
-
-    def plot(self, *, mean_cost=None, quality=None, others=None, name=None, ax=None):
-        """Draw quality against cost on the validation data.
-
-        Parameters
-        ----------
-        mean_cost, quality : float, optional
-            Mark the model that `best` gives for it.
-        others : mapping of str to Frontier or (costs, qualities), optional
-            What to draw beside it, by name: other frontiers, or measured points on the same rows.
-        name : str, optional
-            The name of this frontier in the legend.
-        ax : matplotlib axes, optional
-
-        Returns
-        -------
-        CostQualityDisplay
-        """
-        from ..plotting import CostQualityDisplay
-
-        check_is_fitted(self)
-        curves = {name or type(self.models_[0]).__name__: _curve(self)}
-        curves |= {other: _curve(points) for other, points in (others or {}).items()}
-        chosen = None
-        if mean_cost is not None or quality is not None:
-            row = self.table_[self._choose(mean_cost, quality)]
-            chosen = row["mean_cost"], row["quality"]
-        costs, qualities = zip(*curves.values(), strict=True)
-        return CostQualityDisplay.from_predictions(
-            costs, qualities, list(curves), ax=ax, chosen=chosen, quality_name=self.quality_name_
-        )
 
     # -- preparing ---------------------------------------------------------------------------------------------
 
@@ -300,11 +226,3 @@ class Frontier(MetaEstimatorMixin, BaseEstimator):
                 )
 
         return report
-
-
-def _curve(points: Any) -> tuple[np.ndarray, np.ndarray]:
-    if isinstance(points, Frontier):
-        check_is_fitted(points)
-        return points.table_.column("mean_cost"), points.table_.column("quality")
-    costs, qualities = points
-    return np.asarray(costs, dtype=float), np.asarray(qualities, dtype=float)

@@ -9,7 +9,10 @@ The grid
 
 What is shared
     Ensembles are grown at ``cost_weight * cost_strengths``.  The default strengths are powers of four, so those of
-    weights at such a ratio coincide to the last bit, and each ensemble is grown once for the whole frontier.
+    weights at such a ratio coincide to the last bit, and each ensemble is grown once for the whole frontier.  The
+    paper's learners are blind to cost, so all its models share one ensemble; each then starts from the solution of the
+    next larger cost weight.  (From a smaller one it takes longer than from the top-down start: weights that have
+    to leave again leave slowly.)
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -31,16 +34,18 @@ from ..checkpoint import Checkpoint
 from ..costs import ResolvedCosts
 from ..frames import is_frame
 from ..metrics import cost_summary
+from ..objective import NodeParameters
 from ..training import Ensembles
 
 __all__ = ["Fits", "Point", "Rows", "fit_given", "not_dominated", "search"]
 
 NEGLIGIBLE = 2.0**-10  # the bottom of the grid: the full bill is this part of the constant's risk
 LIKE_FULL = 0.9  # or this part of the full model's cost is spent
-SAME = 0.05  # an interval with a smaller change of cost and quality (as parts of their ranges) is not halved
+SAME = 0.03  # an interval with a smaller change of cost and quality (as parts of their ranges) is not halved
 FINE = 4  # the least interval, as a part of a power of two
 STRIDE = 4  # powers of two, where an end of the range turns out to be no end
 STRIDES = 6
+NEAR = 8.0  # a solution for a cost weight up to so many times as large is a good start
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,12 +116,23 @@ class Fits:
             model._restore(*found)
         else:
             rows = self.train
-            model._fit(rows.X, rows.y, None, None, rows.weights, None, rows.qid, None, ensembles=self.ensembles)
+            shared = {"ensembles": self.ensembles, "start": self._start(weight)}
+            model._fit(rows.X, rows.y, None, None, rows.weights, None, rows.qid, None, **shared)
             if self.store is not None:
                 self.store.store(weight, model.model_, model._state())
         point = self.points[weight] = self._judge(model)
         self.report(len(self.points), point, time.perf_counter() - started, found is not None)
         return point
+
+    def _start(self, weight: float) -> NodeParameters | None:
+        """The solution of the next larger cost weight, if it is near and its model buys anything.
+
+        Points come in the same order, with the same solutions, whether they are fitted or read from a checkpoint.
+        """
+        larger = [other for other in self.points if weight < other <= NEAR * weight]
+        if not larger or self.points[min(larger)].is_free:
+            return None
+        return self.points[min(larger)].model._solution
 
     def _judge(self, model) -> Point:
         cost = cost_summary(model.predict_cost(self.validation.X), self.validation.weights)
@@ -135,7 +151,17 @@ class Fits:
         return float(np.average(model._loss().value_and_derivative(margins, y)[0], weights=self.train.weights))
 
 
-def search(fits: Fits, n_most: int) -> None:
+class Weights(Protocol):
+    """What a search needs: a model for each cost weight, fitted when first asked for."""
+
+    points: dict[float, Point]
+
+    def __call__(self, weight: float) -> Point: ...
+
+    def risk(self) -> float: ...
+
+
+def search(fits: Weights, n_most: int) -> None:
     """Powers of two from the free model to the full one, most of them where cost and quality change."""
     full, free = fits(0.0), _fit_free(fits)
     if free is None or full.is_free:
@@ -143,12 +169,14 @@ def search(fits: Fits, n_most: int) -> None:
     top = round(math.log2(free.cost_weight))
     bottom = min(math.floor(math.log2(NEGLIGIBLE * fits.risk() / full.cost)), top - 1) if full.cost > 0 else top - 1
     grid = {FINE * top: free}  # by the power of the weight, in steps of which FINE make a power of two
+    spent = -1.0
     for _ in range(STRIDES):
         if len(fits.points) >= n_most:
             return
-        grid[FINE * bottom] = fits(_weight(FINE * bottom))
-        if grid[FINE * bottom].cost >= LIKE_FULL * full.cost:
-            break
+        point = grid[FINE * bottom] = fits(_weight(FINE * bottom))
+        if point.cost >= LIKE_FULL * full.cost or point.cost <= spent:
+            break  # like the full model, or the most that is worth anything at whatever price
+        spent = point.cost
         bottom -= STRIDE
     while len(fits.points) < n_most:
         step = _next_step(grid)
@@ -166,8 +194,14 @@ def _next_step(grid: dict[int, Point]) -> int | None:
     """The middle of the interval across which most changes: by whole powers of two first, then by parts of them."""
     qualities = [point.quality for point in grid.values()]
     spread = max(qualities) - min(qualities) or 1.0
-    most = max(point.cost for point in grid.values()) or 1.0
-    changes = {(low, high): _change(grid[high], grid[low], most, spread) for low, high in pairwise(sorted(grid))}
+    # cost counts in proportions: from 1 to 2 is as far as from 100 to 200
+    least = min((point.cost for point in grid.values() if point.cost > 0), default=1.0) / 2
+    paid = {step: math.log(max(point.cost, least)) for step, point in grid.items()}
+    most = max(paid.values()) - min(paid.values()) or 1.0
+    changes = {
+        (low, high): _change(abs(paid[low] - paid[high]) / most, (grid[low].quality - grid[high].quality) / spread)
+        for low, high in pairwise(sorted(grid))
+    }
     for unit in (FINE, 1):
         wide = [ends for ends in changes if ends[1] - ends[0] > unit and changes[ends] > SAME]
         if wide:
@@ -176,18 +210,17 @@ def _next_step(grid: dict[int, Point]) -> int | None:
     return None
 
 
-def _change(cheap: Point, dear: Point, most: float, spread: float) -> float:
+def _change(spent: float, gained: float) -> float:
     """Change of cost and quality, as parts of their ranges; a price for nothing is of less interest."""
-    spent, gained = abs(dear.cost - cheap.cost) / most, (dear.quality - cheap.quality) / spread
     return spent + gained if gained > 0 else spent / 4
 
 
-def fit_given(fits: Fits, weights: list[float]) -> None:
+def fit_given(fits: Weights, weights: list[float]) -> None:
     if not any([fits(weight).is_free for weight in weights]):
         _fit_free(fits)
 
 
-def _fit_free(fits: Fits) -> Point | None:
+def _fit_free(fits: Weights) -> Point | None:
     """A model that buys nothing; None where there is nothing to pay for.
 
     Whatever a purchase for all rows gains is less than the risk of the constant.  Free features may single out rows

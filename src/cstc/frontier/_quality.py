@@ -46,7 +46,7 @@ def _auc(model: Any, rows: Rows) -> float:
     present = np.unique(y if rows.weights is None else y[rows.weights > 0])
     if len(present) < 2:
         raise ValueError(f"the validation rows hold one class, {model.classes_[present].tolist()}; AUC needs two")
-    if len(model.classes_) == 2:
-        return float(roc_auc_score(y, model.decision_function(rows.X), sample_weight=rows.weights))
     shares = model.predict_proba(rows.X)
+    if len(model.classes_) == 2:
+        return float(roc_auc_score(y, shares[:, 1], sample_weight=rows.weights))
     return float(np.mean([roc_auc_score(y == k, shares[:, k], sample_weight=rows.weights) for k in present]))

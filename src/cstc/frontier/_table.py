@@ -46,8 +46,13 @@ class FrontierTable:
     def __repr__(self) -> str:
         names = list(self.rows[0])
         heads = [self.quality_name if name == "quality" else name.replace("_", " ") for name in names]
-        forms = {"cost_weight": ".4g", "quality": ".4f", "nodes": "d", "items": "d"}
-        lines = [heads] + [[format(row[name], forms.get(name, ".2f")) for name in names] for row in self.rows]
+        lines = [heads] + [[_shown(name, row[name]) for name in names] for row in self.rows]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         padded = [[cell.rjust(width) for cell, width in zip(line, widths, strict=True)] for line in lines]
         return "\n".join(map("  ".join, padded))
+
+
+def _shown(name: str, value: Any) -> str:
+    if isinstance(value, float):
+        return format(value, {"quality": ".4f"}.get(name, ".2f" if name.endswith("_cost") else ".4g"))
+    return str(value)

@@ -10,13 +10,26 @@ draws it; the display keeps the numbers, and `plot` draws them again elsewhere.
     The tree with the predictions and the weights of every node (paper, figure "CSTC on synthetic data").
 `CostQualityDisplay`
     Quality against cost, one curve for each system (paper, figure "versus").
+`JaccardDisplay`
+    How many features each two predictive classifiers have in common (paper, figure "jaccard", right).
+`ExtractionDisplay`
+    The share of the features of each price that is extracted by depth (paper, figure "features").
 
 matplotlib is imported when something is drawn; it comes with the extra ``cstc[plot]``.
 """
 
 from ._cost_quality import CostQualityDisplay
 from ._drawing import COLOURS
+from ._extraction import ExtractionDisplay
+from ._jaccard import JaccardDisplay
 from ._node_predictions import NodePredictionsDisplay
 from ._tree import TreeDisplay
 
-__all__ = ["COLOURS", "CostQualityDisplay", "NodePredictionsDisplay", "TreeDisplay"]
+__all__ = [
+    "COLOURS",
+    "CostQualityDisplay",
+    "ExtractionDisplay",
+    "JaccardDisplay",
+    "NodePredictionsDisplay",
+    "TreeDisplay",
+]

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from .compiled import Fault
 from .counters import Counters
@@ -24,6 +24,9 @@ from .session import Session
 from .workers import WorkerPool
 
 __all__ = ["Call", "Caller", "Member"]
+
+ROW_THREADS = 2  # for the sums of large batches: they hold the interpreter's lock, so more would not be quicker
+T = TypeVar("T")
 
 #: A row that takes part in a call: its session, the features asked for, and the row as the caller named it.
 Member = tuple[Session, tuple[int, ...], Any]
@@ -94,8 +97,8 @@ class Call:
         except BaseException as error:
             self.fail("raised", error)
 
-    async def perform_async(self) -> None:
-        """The same for an async function."""
+    async def perform_async(self, end: Callable[[Call], None]) -> None:
+        """The same for an async function; `end` is called at once, not one turn of the event loop later."""
         self.begun = perf_counter()
         if self.abandoned:  # read after `begun` is set, while `give_up` reads them the other way round
             return
@@ -110,6 +113,7 @@ class Call:
         except BaseException as error:
             self.fail("raised", error)
         self.seconds = perf_counter() - self.begun
+        end(self)
 
     def fail(self, kind: str, error: BaseException | None) -> None:
         self.kind, self.error = kind, error
@@ -145,30 +149,42 @@ class Call:
 
 
 class Wave:
-    """The calls of one wave: which run, which have ended, which are still to be made.
+    """The calls of one wave: which run, and which are still to be made.
 
-    Whoever waits for a wave is woken once, when all calls have ended; earlier only if there is something to do: a call
-    to be repeated, or one for which there was no room yet.
+    Whoever ends a call settles it at once, in its own thread, so that this work is done while others are still awaited.
+    Who waits for the wave is woken once, when all calls have ended; earlier only if there is something to do: a call to
+    be repeated, or one for which there was no room yet.
     """
 
-    def __init__(self, calls: Iterable[Call], ends: float | None, start: Callable[[Call], None], most: int) -> None:
+    def __init__(
+        self,
+        calls: Iterable[Call],
+        ends: float | None,
+        start: Callable[[Call], None],
+        settle: Callable[[Call], Call | None],
+        most: int,
+    ) -> None:
         self._todo = deque(calls)
         self._running: set[Call] = set()
-        self._ended: list[Call] = []
-        self._lock = threading.Lock()  # results come from other threads
+        self._raised: BaseException | None = None
+        self._lock = threading.Lock()  # results come from other threads, and calls share sessions
         self._ends = ends
         self._start = start
+        self._settle = settle
         self._most = most
 
     def fill(self) -> bool:
         """Start what may be started; false when nothing is left to wait for."""
+        if self._raised is not None:
+            raise self._raised
         while self._todo and len(self._running) < self._most:
             call = self._todo.popleft()
             call.submitted = perf_counter()
             with self._lock:
                 self._running.add(call)
             self._start(call)
-        return bool(self._running or self._ended)
+        with self._lock:  # who ends a call settles it under this lock, and is not done before
+            return bool(self._running or self._todo or self._raised)
 
     def patience(self) -> float | None:
         """Seconds until the first limit; None if there is none."""
@@ -184,27 +200,31 @@ class Wave:
             if call not in self._running:
                 return False
             self._running.discard(call)
-            self._ended.append(call)
-            repeat = call.kind and call.tries < call.source.retries
-            return bool(not self._running or self._todo or repeat)
+            self._settle_one(call)
+            return bool(not self._running or self._todo or self._raised)
 
-    def collect(self) -> list[Call]:
-        """Calls that have ended or are out of time."""
+    def run_here(self, call: Call | None) -> None:
+        """Make a call in this thread, and again if it is to be repeated, while others run elsewhere."""
+        while call is not None:
+            call.perform()
+            with self._lock:
+                call = self._settle(call)
+
+    def expire(self) -> None:
+        """Give up calls that are out of time."""
         now = perf_counter()
         late = self._ends is not None and now >= self._ends
         with self._lock:
-            ended, self._ended = self._ended, []
             over = [call for call in self._running if late or ((limit := call.limit()) is not None and now >= limit)]
             self._running.difference_update(over)
         if late:
             over += self._todo
             self._todo.clear()
         for call in over:
-            call.give_up(deadline=late)
-        return ended + over
-
-    def repeat(self, call: Call) -> None:
-        self._todo.append(call)
+            call.give_up(deadline=late)  # not under the lock: cancelling a call may end it here and now
+        with self._lock:
+            for call in over:
+                self._settle_one(call)
 
     def abandon(self) -> None:
         """The caller leaves: calls that wait in line are taken back, those on an event loop are cancelled."""
@@ -214,12 +234,23 @@ class Wave:
         for call in left:
             call.abandon()
 
+    def _settle_one(self, call: Call) -> None:
+        """What settling raises belongs to who waits, in whatever thread this is."""
+        try:
+            again = self._settle(call)
+        except BaseException as error:
+            self._raised = self._raised or error
+            return
+        if again is not None:
+            self._todo.append(again)
+
 
 class Caller:
     """Makes calls, in threads and on event loops, and hands their results to the sessions."""
 
     def __init__(self, max_threads: int, idle: float, counters: Counters) -> None:
         self.pool = WorkerPool(max_threads, idle=idle)
+        self._rows = WorkerPool(ROW_THREADS, idle=idle, name="cstc-rows")
         self.counters = counters
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
@@ -246,43 +277,44 @@ class Caller:
 
         def start(call: Call) -> None:
             if call.source.is_async:
-                call.job = asyncio.run_coroutine_threadsafe(call.perform_async(), self.loop())
-                call.job.add_done_callback(lambda _: end(call))
+                call.job = asyncio.run_coroutine_threadsafe(call.perform_async(end), self.loop())
+                call.job.add_done_callback(lambda _: end(call))  # if it was cancelled before it began
             else:
                 call.job = self.pool.submit(lambda: work(call))
 
-        wave = Wave(elsewhere, ends, start, self.pool.most)
+        wave = Wave(elsewhere, ends, start, self.settle, self.pool.most)
         try:
             wave.fill()
             for call in here:
-                self._run_here(call)
+                wave.run_here(call)
             while wave.fill():
                 try:
                     bell.get(timeout=wave.patience())
                 except Empty:
-                    pass
-                self._settle_all(wave)
+                    wave.expire()
         finally:
             wave.abandon()
 
-    def _settle_all(self, wave: Wave) -> None:
-        for call in wave.collect():
-            again = self.settle(call)
-            if again is not None:
-                wave.repeat(again)
-
     def _share(self, calls: list[Call], ends: float | None) -> tuple[list[Call], list[Call]]:
-        """Calls for this thread, and calls for others: a call that is alone and has no time limit needs no other."""
+        """Calls for this thread, and calls for others.
+
+        If no call has a time limit, nobody needs to watch the clock: this thread makes the one that usually takes
+        longest instead of waiting for it, which saves two hand-overs between threads.
+        """
         here = [call for call in calls if call.source.instant]
         elsewhere = [call for call in calls if not call.source.instant] if len(here) < len(calls) else []
-        if len(elsewhere) == 1 and ends is None:
-            source = elsewhere[0].source
-            if source.timeout is None and not source.is_async:
-                return here + elsewhere, []
+        if ends is None and elsewhere and all(call.source.timeout is None for call in elsewhere):
+            # calls to be started later, or again, must not wait until this thread is back
+            at_once = len(elsewhere) <= self.pool.most and not any(call.source.retries for call in elsewhere)
+            able = [call for call in elsewhere if not call.source.is_async]
+            if able and (at_once or len(elsewhere) == 1):
+                longest = max(able, key=lambda call: call.source.usual)
+                elsewhere.remove(longest)
+                here.append(longest)
         return here, elsewhere
 
     def call_simple(self, source: Source, session: Session, asked: tuple[int, ...], row: Any) -> None:
-        """The short way for a source that answers at once and takes nothing but the row."""
+        """The short way for a call in this thread, of a source that takes nothing but the row."""
         kind, result, got = "", None, None
         error: BaseException | None = None
         began = perf_counter()
@@ -315,12 +347,17 @@ class Caller:
 
     # -- from an event loop ------------------------------------------------------------------------------------
 
+    def run_instant(self, calls: list[Call]) -> list[Call]:
+        """Make the calls that answer from memory; the others."""
+        for call in calls:
+            if call.source.instant:
+                self._run_here(call)
+        return [call for call in calls if not call.source.instant]
+
     async def arun(self, calls: list[Call], ends: float | None) -> None:
         """The same from a coroutine: async sources run on the caller's loop, others in threads."""
-        here = [call for call in calls if call.source.instant]
-        for call in here:
-            self._run_here(call)
-        if len(here) == len(calls):
+        calls = self.run_instant(calls)
+        if not calls:
             return
         loop = asyncio.get_running_loop()
         bell = loop.create_future()
@@ -335,19 +372,20 @@ class Caller:
 
         def work(call: Call) -> None:
             call.perform_in_thread()
-            try:
-                loop.call_soon_threadsafe(end, call)
-            except RuntimeError:
-                pass  # the loop is closed: nobody waits any more
+            if wave.end(call):
+                try:
+                    loop.call_soon_threadsafe(ring)
+                except RuntimeError:
+                    pass  # the loop is closed: nobody waits any more
 
         def start(call: Call) -> None:
             if call.source.is_async:
-                call.job = loop.create_task(call.perform_async())
-                call.job.add_done_callback(lambda _: end(call))
+                call.job = loop.create_task(call.perform_async(end))
+                call.job.add_done_callback(lambda _: end(call))  # if it was cancelled before it began
             else:
                 call.job = self.pool.submit(lambda: work(call))
 
-        wave = Wave([call for call in calls if not call.source.instant], ends, start, self.pool.most)
+        wave = Wave(calls, ends, start, self.settle, self.pool.most)
         try:
             while wave.fill():
                 patience = wave.patience()
@@ -358,9 +396,39 @@ class Caller:
                     if timer is not None:
                         timer.cancel()
                 bell = loop.create_future()
-                self._settle_all(wave)
+                wave.expire()
         finally:
             wave.abandon()
+
+    async def aside(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Let a thread do what computes for long, so that the event loop can go on."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+
+        def end(result: Any, error: BaseException | None) -> None:
+            if done.done():
+                return  # the caller was cancelled
+            if error is None:
+                done.set_result(result)
+            else:
+                done.set_exception(error)
+
+        def work() -> None:
+            result, error = None, None
+            try:
+                result = function(*arguments)
+            except BaseException as raised:
+                error = raised
+            try:
+                loop.call_soon_threadsafe(end, result, error)
+            except RuntimeError:
+                pass  # the loop is closed: nobody waits any more
+
+        job = self._rows.submit(work)
+        try:
+            return await done
+        finally:
+            job.withdraw()
 
     # -- results -----------------------------------------------------------------------------------------------
 
@@ -435,6 +503,7 @@ class Caller:
 
     def close(self) -> None:
         self.pool.close()
+        self._rows.close()
         with self._lock:
             self._closed = True
             loop, self._loop = self._loop, None

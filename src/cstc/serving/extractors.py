@@ -173,8 +173,6 @@ class Source:
     """An extractor bound to the columns of one model."""
 
     __slots__ = (
-        "_may_be_quick",
-        "_usual",
         "batch",
         "extractor",
         "function",
@@ -190,6 +188,8 @@ class Source:
         "takes_features",
         "takes_inputs",
         "timeout",
+        "untimed",
+        "usual",
     )
 
     def __init__(self, extractor: Extractor, column: Callable[[str], int]) -> None:
@@ -208,15 +208,15 @@ class Source:
         self.takes_inputs = extractor.takes_inputs
         plain = not (self.batch or self.takes_features or self.takes_inputs)
         self.simple = plain and self.instant
-        self._may_be_quick = plain and not self.is_async and self.timeout is None
-        self._usual: float | None = None
+        self.untimed = plain and not self.is_async and self.timeout is None
+        self.usual = 0.0  # seconds of a call, as far as is known
         self.quick = False
 
     def clock(self, seconds: float) -> None:
         """Learn how long a call takes: one that takes no longer than starting a thread is not worth one."""
-        usual = seconds if self._usual is None else self._usual
-        self._usual = usual + 0.2 * (seconds - usual)  # one slow call is enough to be no longer quick
-        self.quick = self._may_be_quick and self._usual < QUICK
+        usual = self.usual or seconds
+        self.usual = usual + 0.2 * (seconds - usual)  # one slow call is enough to be no longer quick
+        self.quick = self.untimed and self.usual < QUICK
 
     def unpack(self, result: Any, asked: tuple[int, ...]) -> dict[int, Any]:
         """The values in one row's result; `Fault` if they are not what was asked for."""

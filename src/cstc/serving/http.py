@@ -1,7 +1,8 @@
 """The service: predictions on demand, and ask and tell, over HTTP.
 
 One process and one event loop: sessions live in its memory and are only touched from the loop, so they need no lock;
-async sources run on the loop, others in the predictor's threads.
+async sources run on the loop, others in the predictor's threads.  What a batch computes, reads and writes is done in
+threads too, a few of them, so that no request waits until another one's thousand rows are worked out.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import hmac
 import json
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -20,6 +22,7 @@ from .answer import Answer
 from .openapi import openapi_document
 from .predictor import OnDemandPredictor
 from .requests import Refused, read_json, records_for
+from .session import Session
 from .store import NoRoom, OpenSession, SessionStore
 
 try:
@@ -35,6 +38,7 @@ except ImportError as error:
 
 __all__ = ["Limits", "create_app"]
 
+RETRY_SECONDS = 1
 OPEN_PATHS = ("/health",)  # answered without a token, for those who only look whether the service is there
 
 
@@ -49,6 +53,9 @@ class Limits:
         Seconds within which a body must have come.
     rows : int, default=1000
         Rows of a batch.
+    predictions : int, default=2000
+        Rows that are worked on at the same time, those of batches counted one by one.  Beyond that requests are
+        refused, before anything is bought for them.
     seconds : float, default=30
         Every prediction is answered within this; a request may ask for a shorter deadline.
     sessions : int, default=1000
@@ -60,6 +67,7 @@ class Limits:
     body_bytes: int = 2**20
     body_seconds: float = 10.0
     rows: int = 1000
+    predictions: int = 2000
     seconds: float = 30.0
     sessions: int = 1000
     session_seconds: float = 600.0
@@ -115,7 +123,9 @@ class _Service:
     ) -> None:
         self.predictor = predictor
         self.limits = limits
-        self.sessions = SessionStore(limits.sessions, limits.session_seconds, clock)
+        self.sessions = SessionStore(limits.sessions, limits.session_seconds, clock, self._count_lost)
+        self.n_predictions = 0  # in flight
+        self.n_refused = 0
         self.requests: dict[tuple[str, int], int] = {}  # by endpoint and status
         compiled = predictor._compiled
         has_sources = bool(predictor.extractors)
@@ -141,35 +151,55 @@ class _Service:
 
     async def predict(self, request: Request) -> Response:
         asked = await self._read(request, "PredictRequest")
-        answer = await self.predictor.apredict(
-            asked.get("row"),
-            known=asked["known"],
-            paid=asked["paid"],
-            budget=asked["budget"],
-            deadline=self._deadline(asked),
-            prefetch=asked["prefetch"],
-            strict=False,
-        )
+        with self._room_for(1):
+            answer = await self.predictor.apredict(
+                asked.get("row"),
+                known=asked["known"],
+                paid=asked["paid"],
+                budget=asked["budget"],
+                deadline=self._deadline(asked),
+                prefetch=asked["prefetch"],
+                strict=False,
+            )
         if asked["strict"] and not answer.complete:
             return _strict([answer], asked["trail"])
         return _respond(_as_dict(answer, asked["trail"]))
 
     async def predict_batch(self, request: Request) -> Response:
-        asked = await self._read(request, "BatchRequest")
+        aside = self.predictor._caller.aside
+        body = await self._body(request)
+        with self._room_for(1):  # for the reading; how many rows there are is known after it
+            asked = await aside(self._parse, "BatchRequest", body)
         rows = asked["rows"]
-        answers = await self.predictor.apredict_many(
-            [row.get("row") for row in rows],
-            known=[row["known"] for row in rows],
-            paid=asked["paid"],
-            budget=[asked["budget"] if row["budget"] is None else row["budget"] for row in rows],
-            deadline=self._deadline(asked),
-            prefetch=asked["prefetch"],
-            strict=False,
-        )
-        if asked["strict"] and not all(answer.complete for answer in answers):
-            return _strict(answers, asked["trail"])
-        cost = math.fsum(answer.cost for answer in answers)
-        return _respond({"answers": [_as_dict(answer, asked["trail"]) for answer in answers], "cost": cost})
+        with self._room_for(len(rows)):
+            answers = await self.predictor.apredict_many(
+                [row.get("row") for row in rows],
+                known=[row["known"] for row in rows],
+                paid=asked["paid"],
+                budget=[asked["budget"] if row["budget"] is None else row["budget"] for row in rows],
+                deadline=self._deadline(asked),
+                prefetch=asked["prefetch"],
+                strict=False,
+            )
+            return await aside(_respond_to_batch, answers, asked)
+
+    @contextmanager
+    def _room_for(self, n_rows: int) -> Iterator[None]:
+        """Rows in flight; `Refused` if they are too many, unless there are no others at all."""
+        most = self.limits.predictions
+        if self.n_predictions and self.n_predictions + n_rows > most:
+            self.n_refused += 1
+            raise Refused(
+                503,
+                f"{self.n_predictions} rows are being worked on, and no more than {most} may be at the same time; "
+                f"nothing was bought: try again in {RETRY_SECONDS} s",
+                headers={"Retry-After": str(RETRY_SECONDS)},
+            )
+        self.n_predictions += n_rows
+        try:
+            yield
+        finally:
+            self.n_predictions -= n_rows
 
     def _deadline(self, asked: dict[str, Any]) -> float:
         deadline = asked["deadline"]
@@ -220,6 +250,11 @@ class _Service:
             self.predictor.counters.count_answer(entry.answer)
         return _respond(_as_dict(entry.answer, True))
 
+    def _count_lost(self, session: Session) -> None:
+        """A session that nobody asked for its answer has spent what it has spent."""
+        session.stop("stopped", "the session was given up")
+        self.predictor.counters.count_answer(session.answer())
+
     def _entry(self, request: Request, *, must_be_open: bool = False) -> OpenSession:
         id = request.path_params["id"]
         entry = self.sessions.get(id)
@@ -257,16 +292,20 @@ class _Service:
                 f'cstc_http_requests_total{{endpoint="{endpoint}",status="{status}"}} {count}'
                 for (endpoint, status), count in sorted(self.requests.items())
             ),
+            "# HELP cstc_predictions_in_flight Rows that are being worked on.",
+            "# TYPE cstc_predictions_in_flight gauge",
+            f"cstc_predictions_in_flight {self.n_predictions}",
             "# HELP cstc_sessions_open Sessions that are open.",
             "# TYPE cstc_sessions_open gauge",
             f"cstc_sessions_open {n_open}",
         ]
         for name, words, count in (
-            ("opened", "Sessions opened.", self.sessions.n_opened),
-            ("expired", "Sessions that expired before they were answered.", self.sessions.n_expired),
-            ("refused", "Sessions refused because too many were open.", self.sessions.n_refused),
+            ("predictions_refused", "Requests refused because too many rows were in flight.", self.n_refused),
+            ("sessions_opened", "Sessions opened.", self.sessions.n_opened),
+            ("sessions_expired", "Sessions that expired before they were answered.", self.sessions.n_expired),
+            ("sessions_refused", "Sessions refused because too many were open.", self.sessions.n_refused),
         ):
-            family = f"cstc_sessions_{name}_total"
+            family = f"cstc_{name}_total"
             lines += [f"# HELP {family} {words}", f"# TYPE {family} counter", f"{family} {count}"]
         text = self.predictor.counters.prometheus() + "\n".join(lines) + "\n"
         return Response(text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
@@ -277,13 +316,16 @@ class _Service:
     # -- bodies ------------------------------------------------------------------------------------------------
 
     async def _read(self, request: Request, record: str) -> dict[str, Any]:
+        return self._parse(record, await self._body(request))
+
+    def _parse(self, record: str, body: bytes | bytearray) -> dict[str, Any]:
+        return self._records[record].read(read_json(body))
+
+    async def _body(self, request: Request) -> bytes | bytearray:
         declared = request.headers.get("content-type", "")
         if declared.partition(";")[0].strip().lower() != "application/json":
             # a page in a browser cannot send this type to another site unasked
             raise Refused(415, f"the body is declared as {declared!r}; send it as Content-Type: application/json")
-        return self._records[record].read(read_json(await self._body(request)))
-
-    async def _body(self, request: Request) -> bytes | bytearray:
         most = self.limits.body_bytes
         length = request.headers.get("content-length", "")
         if length.isdecimal() and int(length) > most:
@@ -361,11 +403,14 @@ class _Gate:
 
 
 def _respond(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(_dump(content), status, headers, media_type="application/json")
+
+
+def _dump(content: Any) -> str:
     try:
-        text = json.dumps(content, allow_nan=False)
+        return json.dumps(content, allow_nan=False)
     except ValueError:  # a missing value that a weak learner passed on made a margin that is no number
-        text = json.dumps(_without_nan(content))
-    return Response(text, status, headers, media_type="application/json")
+        return json.dumps(_without_nan(content))
 
 
 def _without_nan(content: Any) -> Any:
@@ -381,6 +426,15 @@ def _as_dict(answer: Answer, trail: bool) -> dict[str, Any]:
     if not trail:
         del found["trail"]
     return found
+
+
+def _respond_to_batch(answers: list[Answer], asked: dict[str, Any]) -> Response:
+    if asked["strict"] and not all(answer.complete for answer in answers):
+        return _strict(answers, asked["trail"])
+    cost = math.fsum(answer.cost for answer in answers)
+    # one by one: other threads must wait while one text is written, megabytes of it for a thousand answers
+    texts = ", ".join(_dump(_as_dict(answer, asked["trail"])) for answer in answers)
+    return Response(f'{{"answers": [{texts}], "cost": {_dump(cost)}}}', media_type="application/json")
 
 
 def _strict(answers: list[Answer], trail: bool) -> Response:

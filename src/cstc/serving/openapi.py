@@ -26,6 +26,7 @@ _REFUSALS = {
     "421": "The host of the request is none that this service answers to.",
     "422": "A field or a feature is unknown, or a value is of the wrong type.",
     "429": "As many sessions are open as may be.",
+    "503": "As many rows are being worked on as may be; nothing was bought.",
 }
 _BODY = ("400", "408", "413", "415", "422")
 _ANY = ("421",)
@@ -74,9 +75,16 @@ def _paths(has_token: bool) -> dict[str, Any]:
     }
     one_session = ("404", "410")
     operations = {
-        ("/predict", "post"): _operation("predict", "Answer for one row.", "PredictRequest", "Answer", strict),
+        ("/predict", "post"): _operation(
+            "predict", "Answer for one row.", "PredictRequest", "Answer", strict, refusals=("503",)
+        ),
         ("/predict/batch", "post"): _operation(
-            "predict_batch", "Answers for many rows, worked out together.", "BatchRequest", "Answers", strict
+            "predict_batch",
+            "Answers for many rows, worked out together.",
+            "BatchRequest",
+            "Answers",
+            strict,
+            refusals=("503",),
         ),
         ("/sessions", "post"): _operation(
             "open_session",

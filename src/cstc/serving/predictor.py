@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -17,6 +17,8 @@ from .session import PREFETCHES, Session
 __all__ = ["OnDemandPredictor"]
 
 RESERVE = 0.001  # seconds before the deadline in which no wave is begun any more
+WAVES_KEPT = 1024
+FEW_ROWS = 16  # so many are computed on the event loop itself: they take no longer than a thread does to begin
 
 
 class OnDemandPredictor:
@@ -86,6 +88,7 @@ class OnDemandPredictor:
         self._compiled = compile_tree(model)
         self.extractors = list(extractors)
         self._sources, self._charges = bind(self.extractors, self._compiled, given)
+        self._usual_waves: dict[tuple[int, ...], dict[Source, tuple[int, ...]]] = {}
         self.prefetch = prefetch
         self.strict = strict
         self.counters = Counters(self._compiled)
@@ -246,15 +249,17 @@ class OnDemandPredictor:
         prefetch: str | None = None,
         strict: bool | None = None,
     ) -> list[Answer]:
-        """`predict_many` for callers on an event loop."""
+        """`predict_many` for callers on an event loop; what takes long to compute is done in a thread."""
         began = perf_counter()
         ends = _end(began, deadline)
         rows = list(rows)
-        sessions = self._sessions(rows, known, paid, budget, prefetch)
-        for calls in self._rounds(sessions, rows, ends):
-            await self._caller.arun(calls, ends)
         strict = self.strict if strict is None else strict
-        return [self._finish(session, began, strict) for session in sessions]
+        aside = self._caller.aside if len(rows) > FEW_ROWS else _at_once
+        sessions = await aside(self._sessions, rows, known, paid, budget, prefetch)
+        rounds = self._rounds(sessions, rows, ends)
+        while calls := await aside(self._next_calls, rounds):
+            await self._caller.arun(calls, ends)
+        return await aside(lambda: [self._finish(session, began, strict) for session in sessions])
 
     def _sessions(self, rows, known, paid, budget, prefetch) -> list[Session]:
         paid = list(paid) if not isinstance(paid, str) else paid
@@ -273,7 +278,7 @@ class OnDemandPredictor:
             for row_known, row_budget in zip(known, budgets, strict=True)
         ]
 
-    def _rounds(self, sessions: list[Session], rows: list, ends: float | None):
+    def _rounds(self, sessions: list[Session], rows: list, ends: float | None) -> Iterator[list[Call]]:
         """The calls of one wave after the other; rows wait for each other at the end of every level of the tree."""
         level = 0
         pairs = list(zip(sessions, rows, strict=True))
@@ -295,13 +300,22 @@ class OnDemandPredictor:
             for session, _ in waiting:
                 session.resume()
 
+    def _next_calls(self, rounds: Iterator[list[Call]]) -> list[Call]:
+        """The calls that must be waited for; those that answer from memory are made on the way there."""
+        for calls in rounds:
+            if slow := self._caller.run_instant(calls):
+                return slow
+        return []
+
     # -- which calls -------------------------------------------------------------------------------------------
 
     def _calls_for(self, session: Session, row: Any, *, trust: bool) -> list[Call]:
-        """The calls that one row's wave needs now; those that take no time are made at once."""
+        """The calls that one row's wave needs now; those that need no other thread are made at once."""
         calls = []
-        for source, asked in self._asked(session):
-            if source.simple or (source.quick and trust):
+        wave = self._asked(session)
+        alone = len(wave) == 1
+        for source, asked in wave:
+            if source.simple or (trust and source.untimed and (alone or source.quick)):
                 self._caller.call_simple(source, session, asked, row)
             else:
                 calls.append(Call(source, [(session, asked, row)]))
@@ -325,8 +339,13 @@ class OnDemandPredictor:
 
     def _asked(self, session: Session) -> list[tuple[Source, tuple[int, ...]]]:
         """For each source to be called now, the features to ask it for."""
+        wanted = session.wanted_features
+        usual = self._usual_waves.get(wanted)
+        if usual is not None and session.called.isdisjoint(usual):
+            session.called.update(usual)
+            return list(usual.items())
         by_source: dict[Source, tuple[int, ...]] = {}
-        waiting = list(session.wanted_features)
+        waiting = list(wanted)
         for f in waiting:  # grows while it is gone through, where a feature needs others first
             source = self._sources[f]
             if source is None:
@@ -349,6 +368,10 @@ class OnDemandPredictor:
             asked = by_source.get(source, ())
             if f not in asked:
                 by_source[source] = (*asked, f)
+        if not any(source.needs for source in by_source) and sum(map(len, by_source.values())) == len(wanted):
+            if len(self._usual_waves) >= WAVES_KEPT:
+                self._usual_waves = {}
+            self._usual_waves[wanted] = by_source  # the same for every row, unless a source was called before
         session.called.update(by_source)
         return list(by_source.items())
 
@@ -383,6 +406,10 @@ class OnDemandPredictor:
 
     def __exit__(self, *exception: Any) -> None:
         self.close()
+
+
+async def _at_once(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
 
 
 def _end(began: float, deadline: float | None) -> float | None:

@@ -52,13 +52,22 @@ class SessionStore:
         A session that is not used for so long is gone.
     clock : callable, optional
         Seconds that only grow.
+    on_lost : callable, optional
+        Called with every session that leaves without having been answered: what it bought was paid all the same.
     """
 
-    def __init__(self, most: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        most: int,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+        on_lost: Callable[[Session], None] = lambda session: None,
+    ) -> None:
         self.most = most
         self.seconds = seconds
         self.n_opened = self.n_expired = self.n_refused = 0
         self._clock = clock
+        self._on_lost = on_lost
         self._key = secrets.token_bytes(32)
         self._sessions: OrderedDict[str, OpenSession] = OrderedDict()  # the one used longest ago first
 
@@ -85,7 +94,9 @@ class SessionStore:
         return entry
 
     def remove(self, id: str) -> None:
-        del self._sessions[id]
+        entry = self._sessions.pop(id)
+        if entry.answer is None:
+            self._on_lost(entry.session)
 
     def is_own(self, id: str) -> bool:
         """Whether this store has ever given out the id."""
@@ -119,3 +130,4 @@ class SessionStore:
             del self._sessions[oldest.id]
             if oldest.answer is None:
                 self.n_expired += 1
+                self._on_lost(oldest.session)

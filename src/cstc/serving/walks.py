@@ -21,6 +21,7 @@ Bits
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ class Plan(Protocol):
         """A walk of a row of which nothing is known."""
 
     def step(self, learners: list[int]) -> Any:
-        """Learners that are evaluated together, in the form that `Walk.begin` takes."""
+        """Learners that are evaluated together, in growing order, in the form that `Walk.begin` takes."""
 
     def weights(self, weights: np.ndarray) -> Any:
         """Weights (n_learners, n_outputs), in the form that `Walk.sums` takes."""
@@ -373,7 +374,9 @@ class BitPlan:
 
     def step(self, learners: list[int]) -> BitStep:
         numbers = np.array(learners, dtype=np.intp)
-        return numbers, numbers * self.width, numbers * self.width**2
+        in_a_row = len(numbers) > 0 and numbers[-1] - numbers[0] == len(numbers) - 1
+        where = slice(int(numbers[0]), int(numbers[-1]) + 1) if in_a_row else numbers
+        return where, numbers, numbers * self.width, numbers * self.width**2
 
     def weights(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         used = np.flatnonzero(weights.any(axis=1))
@@ -451,7 +454,7 @@ def _missing(splits: list[tuple[Split, int, int]], everything: int) -> int:
 def _numeric(splits: list[tuple[Split, int, int]], everything: int) -> Callable[[float], int]:
     """With k thresholds below a value, the first k splits go right and the others left: one mask for each k."""
     splits = sorted(splits, key=lambda entry: entry[0].threshold)
-    bounds = [split.threshold for split, _, _ in splits]
+    bounds = array("d", [split.threshold for split, _, _ in splits])  # not a list: after a wait, memory is far away
     masks = [everything] * (len(splits) + 1)
     for k, (_, left, _) in enumerate(splits):
         masks[k + 1] = masks[k] & ~left
@@ -473,14 +476,15 @@ def _categorical(splits: list[tuple[Split, int, int]], everything: int) -> Calla
     return lambda x: masks.get(int(x), unknown) if 0 <= x < math.inf else unknown
 
 
-#: Learners, and where their rows begin in arrays over leaves and over pairs of leaves.
-BitStep = tuple[np.ndarray, np.ndarray, np.ndarray]
+#: Learners as an index, a slice where that is possible, and as numbers; where their rows begin in arrays over leaves
+#: and over pairs of leaves.
+BitStep = tuple[Any, np.ndarray, np.ndarray, np.ndarray]
 
 
 class BitWalk:
     """A row as the set of leaves where it can still end."""
 
-    __slots__ = ("_alive", "_done", "_outputs", "_plan", "_ready", "_step", "_x", "pending")
+    __slots__ = ("_alive", "_done", "_outputs", "_plan", "_several", "_step", "_x", "pending")
 
     def __init__(self, plan: BitPlan) -> None:
         self._plan = plan
@@ -489,7 +493,7 @@ class BitWalk:
         self._done = np.zeros(plan.n_learners, dtype=bool)
         self._x: dict[int, float] = {}
         self._step: BitStep
-        self._ready: np.ndarray | None = None  # which of the step were evaluated when `pending` was counted
+        self._several: np.ndarray | None = None  # as `advance` found it; zero: evaluated
         self.pending = 0
 
     def fill(self, feature: int, value: float) -> None:
@@ -499,28 +503,28 @@ class BitWalk:
 
     def begin(self, step: BitStep) -> None:
         self._step = step
-        self._ready = None
-        self.pending = len(step[0])
+        self._several = None
+        self.pending = len(step[1])
 
     def advance(self) -> Sequence[int]:
         step = self._step
-        words = self._words(step[0])
+        words = self._words(step)
         several = words & (words - self._plan.one)  # not zero where more than one leaf is left
         waiting = several.nonzero()[0]
         self.pending = len(waiting)
         if self.pending:
-            self._ready = several == 0
-            features = self._plan.waits_for[step[2][waiting] + self._codes(words[waiting])]
+            self._several = several
+            features = self._plan.waits_for[step[3][waiting] + self._codes(words[waiting])]
             return np.bincount(features).nonzero()[0].tolist()
         self._outputs[step[0]] = self._outputs_at(step, words)
         self._done[step[0]] = True
-        self._ready = None
+        self._several = None
         return ()
 
-    def _words(self, learners: np.ndarray) -> np.ndarray:
+    def _words(self, step: BitStep) -> np.ndarray:
         """For each learner, the leaves that are left as bits."""
         plan = self._plan
-        return np.frombuffer(self._alive.to_bytes(plan.n_bytes, "little"), dtype=plan.dtype)[learners]
+        return np.frombuffer(self._alive.to_bytes(plan.n_bytes, "little"), dtype=plan.dtype)[step[0]]
 
     def _codes(self, words: np.ndarray) -> np.ndarray:
         """``width * lowest bit + highest bit`` of each word."""
@@ -533,7 +537,7 @@ class BitWalk:
     def _outputs_at(self, step: BitStep, words: np.ndarray) -> np.ndarray:
         """Outputs of learners that have one leaf left."""
         plan = self._plan
-        places = step[1] + (self._codes(words) >> plan.shift)
+        places = step[2] + (self._codes(words) >> plan.shift)
         values = plan.value[places]
         if plan.any_linear:
             columns = plan.linear[places]
@@ -546,13 +550,13 @@ class BitWalk:
         return (factors @ self._outputs[used]).tolist()
 
     def try_sums(self, step: BitStep, weights: tuple[np.ndarray, np.ndarray]) -> tuple[int, list[float]] | None:
-        words = self._words(step[0])
+        words = self._words(step)
         if (words & (words - self._plan.one)).any():
             return None
         done = self._done.copy()
-        if self._ready is not None:
-            done[self._step[0][self._ready]] = True
+        if self._several is not None:
+            done[self._step[1][self._several == 0]] = True
         outputs = self._outputs.copy()
         outputs[step[0]] = self._outputs_at(step, words)
         used, factors = weights
-        return len(step[0]) - int(np.count_nonzero(done[step[0]])), (factors @ outputs[used]).tolist()
+        return len(step[1]) - int(np.count_nonzero(done[step[0]])), (factors @ outputs[used]).tolist()

@@ -1,0 +1,275 @@
+"""What the systems share: validation, prediction and cost by the fitted model, and a frontier of their own."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.validation import check_is_fitted
+
+from ..costs import as_cost_model
+from ..estimators._base import CSTCBase
+from ..estimators._labels import check_queries
+from ..estimators._parameters import check_parameters
+from ..frontier._path import Rows
+from ..metrics import ndcg
+from ..model import FittedTree
+from ._frontier import SystemFrontier, frontier_of
+from ._setting import TASKS, Setting, set_up
+
+__all__ = ["COMMON", "Baseline"]
+
+COMMON = """
+    task : {"regression", "classification", "ranking"}, default="regression"
+        Squared risk; logistic risk for two classes; squared risk on grades, judged by NDCG@5 (`fit` then needs
+        `qid`).
+    costs : CostModel, array-like, mapping, path or None, default=None
+        What features cost, as for the estimators of `cstc`.
+    n_weak_learners : int, default=200
+        Rounds of boosting at most.
+    weak_learner_depth : int, default=4
+    learning_rate : float, default=0.1
+    early_stopping : int or None, default=20
+        Stop boosting after so many rounds without a better score on the validation rows.
+    validation_fraction : float, default=0.2
+        Part of the rows that is held out when `fit` is given no validation data (whole queries for ranking).
+    random_state : int, RandomState or None, default=None
+    n_jobs : int or None, default=None
+        Threads of boosting.
+
+    Attributes
+    ----------
+    model_ : FittedTree
+        What predicts and counts cost.
+    mean_cost_ : float
+        Mean of `predict_cost` on the training rows.
+    costs_ : ResolvedCosts
+    n_features_in_, feature_names_in_, classes_
+        As in scikit-learn."""
+
+
+class Baseline(BaseEstimator):
+    """A system to compare with.
+
+    A system says what all its models share (`_share`: the boosted ensemble), what one model is (`_fit_model`), and
+    which parameter its frontier varies (`_varied`).
+    """
+
+    _varied = "cost_weight"
+
+    def __init__(
+        self,
+        *,
+        task="regression",
+        costs=None,
+        n_weak_learners=200,
+        weak_learner_depth=4,
+        learning_rate=0.1,
+        early_stopping=20,
+        validation_fraction=0.2,
+        random_state=None,
+        n_jobs=None,
+    ):
+        self.task = task
+        self.costs = costs
+        self.n_weak_learners = n_weak_learners
+        self.weak_learner_depth = weak_learner_depth
+        self.learning_rate = learning_rate
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    # -- what a system is --------------------------------------------------------------------------------------
+
+    def _check_own_parameters(self) -> None:
+        """Every parameter that only this system has."""
+
+    def _share(self, setting: Setting) -> Any:
+        """What all models of a frontier have in common."""
+        raise NotImplementedError
+
+    def _fit_model(self, setting: Setting, shared: Any) -> FittedTree:
+        """The model for the parameters as they are."""
+        raise NotImplementedError
+
+    def _values(self, setting: Setting, shared: Any, n_points: int) -> Iterable[Any] | None:
+        """Values of the varied parameter for a frontier; None: search for them by cost and quality."""
+        return None
+
+    # -- fitting -----------------------------------------------------------------------------------------------
+
+    def fit(self, X, y, *, qid=None, X_val=None, y_val=None, qid_val=None, sample_weight=None, sample_weight_val=None):
+        """Fit one model.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n, n_features)
+        y : array-like of shape (n,)
+        qid : array-like of shape (n,)
+            The query of each row, for ranking.
+        X_val, y_val, qid_val : like X, y and qid, optional
+            The rows that stop boosting and choose inside of the fit; a part of X is held out otherwise.
+        sample_weight, sample_weight_val : array-like of shape (n,), optional
+
+        Returns
+        -------
+        self
+        """
+        setting = self._set_up(X, y, X_val, y_val, sample_weight, sample_weight_val, qid, qid_val)
+        return self._become(setting, self._share(setting))
+
+    def _set_up(self, X, y, X_val, y_val, sample_weight, sample_weight_val, qid, qid_val) -> Setting:
+        self._check_own_parameters()
+        face = self._new_face()
+        if qid is not None and not face._needs_queries:
+            raise ValueError(f"qid is given, and task={self.task!r} has no use for it; leave it out, or task='ranking'")
+        return set_up(face, X, y, X_val, y_val, sample_weight, sample_weight_val, qid, qid_val)
+
+    def _new_face(self) -> CSTCBase:
+        if self.task not in TASKS:
+            raise ValueError(f"task is {self.task!r}; it must be one of {tuple(TASKS)}")
+        names = ["costs", "n_weak_learners", "weak_learner_depth", "learning_rate", "early_stopping"]
+        names += ["validation_fraction", "random_state", "n_jobs"]
+        names += ["weak_learners"] if hasattr(self, "weak_learners") else []
+        face = TASKS[self.task](**{name: getattr(self, name) for name in names})
+        check_parameters(face)
+        return face
+
+    def _become(self, setting: Setting, shared: Any):
+        """The fitted model for the parameters as they are."""
+        self._face = setting.face
+        self.costs_ = setting.costs
+        self.n_features_in_ = len(setting.schema.feature_names)
+        for name in ("feature_names_in_", "classes_"):
+            if hasattr(setting.face, name):
+                setattr(self, name, getattr(setting.face, name))
+        self.model_ = self._fit_model(setting, shared)
+        rows = setting.train if setting.everything is None else setting.everything
+        self.mean_cost_ = float(np.average(self._cost(rows.X, "branch", rows.qid), weights=rows.weights))
+        return self
+
+    def frontier(
+        self,
+        X,
+        y,
+        *,
+        qid=None,
+        X_val=None,
+        y_val=None,
+        qid_val=None,
+        values=None,
+        n_points=16,
+        quality=None,
+        verbose=0,
+    ) -> SystemFrontier:
+        """Models from cheap to dear, which share one boosted ensemble where the system allows it.
+
+        Parameters
+        ----------
+        X, y, qid : as in `fit`
+        X_val, y_val, qid_val : like X, y and qid, optional
+            The rows that choose, and teach nothing: each fit holds out rows of its own.  A part of X is held out
+            otherwise.
+        values : sequence, optional
+            Values of the parameter that is varied; the system's own otherwise.
+        n_points : int, default=16
+            At most so many models, without `values`.
+        quality : callable, str or None, default=None
+            What to compare models by, as in `cstc.Frontier`.
+        verbose : int, default=0
+            1 shows a line for each model.
+
+        Returns
+        -------
+        SystemFrontier
+        """
+        given, chosen_by = Rows(X, y, None, qid), Rows(X_val, y_val, None, qid_val)
+        checker = self._new_face()
+        sample = set_up(checker, X, y, X_val, y_val, None, None, qid, qid_val)  # all errors of the rows come first
+        if chosen_by.X is None:
+            held_out = np.zeros(len(sample.train.y) + len(sample.validation.y), dtype=bool)
+            whole = sample.everything
+            assert whole is not None
+            held_out[checker._hold_out(whole, sample.seed)] = True
+            given, chosen_by = given.take(np.flatnonzero(~held_out)), given.take(np.flatnonzero(held_out))
+        setting = self._set_up(given.X, given.y, None, None, None, None, given.qid, None)
+        return frontier_of(self, setting, chosen_by, values, n_points, quality, verbose)
+
+    def _at(self, setting: Setting, shared: Any, value: Any):
+        """A fitted copy for one value of the varied parameter."""
+        return clone(self).set_params(**{self._varied: value})._become(setting, shared)
+
+    # -- using -------------------------------------------------------------------------------------------------
+
+    def _check_X(self, X, *, reset=False) -> np.ndarray:
+        check_is_fitted(self)
+        return self._face._check_X(X, reset=False)
+
+    def _check_y(self, y, *, reset=False) -> np.ndarray:
+        return self._face._check_y(y, reset=False)
+
+    def _queries(self, qid, X) -> np.ndarray | None:
+        return None if qid is None else check_queries(qid, np.ones(len(X)), "qid")
+
+    def _margins(self, X: np.ndarray, qid: np.ndarray | None) -> np.ndarray:
+        return self.model_.decision_function(X)[:, 0]
+
+    def _cost(self, X: np.ndarray, counting: str, qid: np.ndarray | None) -> np.ndarray:
+        return self.model_.predict_cost(X, counting)
+
+    def decision_function(self, X, *, qid=None):
+        """Margins or scores of shape (n,)."""
+        X = self._check_X(X)
+        return self._margins(X, self._queries(qid, X))
+
+    def predict(self, X, *, qid=None):
+        """Predicted values, classes or scores of shape (n,).
+
+        `qid`, the query of each row, is needed by early exit only.
+        """
+        margins = self.decision_function(X, qid=qid)
+        return self.model_.answers(margins[:, None])
+
+    def predict_proba(self, X):
+        """Probabilities of the two classes."""
+        return self.model_.predict_proba(self._check_X(X))
+
+    def predict_cost(self, X, counting="branch", *, qid=None):
+        """Exact cost of each row, by the branches taken or, as in the paper, by all items of every used learner.
+
+        `qid`, the query of each row, is needed by early exit only.
+        """
+        X = self._check_X(X)
+        return self._cost(X, counting, self._queries(qid, X))
+
+    def with_costs(self, costs):
+        """The same model under new prices, without refitting; it predicts as before."""
+        check_is_fitted(self)
+        other = copy.copy(self)
+        other.costs = costs
+        other.costs_ = as_cost_model(costs, self.n_features_in_).resolve(self.model_.schema.feature_names)
+        other.model_ = self.model_.with_costs(other.costs_)
+        # the training rows are gone: predict_cost gives the mean for any rows at hand
+        other.__dict__.pop("mean_cost_", None)
+        return other
+
+    def score(self, X, y, *, qid=None):
+        """R², accuracy, or NDCG@5."""
+        if self.task == "ranking":
+            checked = self._check_y(y)
+            return ndcg(checked, self.predict(X, qid=qid), check_queries(qid, checked, "qid"))
+        if self.task == "classification":
+            return float(accuracy_score(y, self.predict(X)))
+        return float(r2_score(self._check_y(y), self.predict(X)))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.estimator_type = {"regression": "regressor", "classification": "classifier"}.get(self.task)
+        tags.target_tags.required = True
+        tags.input_tags.allow_nan = True
+        return tags

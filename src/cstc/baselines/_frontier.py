@@ -1,0 +1,115 @@
+"""The models of one system from cheap to dear, judged as `cstc.Frontier` judges ours."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from ..frontier import FrontierTable
+from ..frontier._choice import Choice
+from ..frontier._path import Point, Rows, not_dominated, search
+from ..frontier._quality import quality_of
+from ..metrics import cost_summary
+
+__all__ = ["SystemFrontier", "frontier_of"]
+
+
+class SystemFrontier(Choice):
+    """Models of one system, cheap to dear, no dominated ones (by validation data).
+
+    Attributes
+    ----------
+    models_ : list of fitted systems
+    table_ : FrontierTable
+        For each of `models_`: the varied parameter; mean_cost, p95_cost and max_cost of the validation rows (counting
+        "branch"); quality; nodes; items in use.
+    tried_, tried_models_
+        The same for all models, those that were beaten too.
+    quality_name_ : str
+    """
+
+    def __init__(self, points: list[Point], quality_name: str):
+        points = sorted(points, key=lambda point: (point.cost, -point.quality))
+        chosen = not_dominated(points)
+        self.models_ = [point.model for point in chosen]
+        self.table_ = FrontierTable([point.row for point in chosen], quality_name)
+        self.tried_ = FrontierTable([point.row for point in points], quality_name)
+        self.tried_models_ = [point.model for point in points]
+        self.quality_name_ = quality_name
+
+
+@dataclass(eq=False)
+class _Models:
+    """Fits a model for a value of the varied parameter, once; what all share is at hand."""
+
+    system: Any
+    setting: Any
+    shared: Any
+    validation: Rows
+    quality: Callable[[Any, Rows], float]
+    report: Callable[[int, Point, float], None]
+    points: dict[Any, Point] = field(default_factory=dict)
+
+    def __call__(self, weight: Any) -> Point:
+        if weight not in self.points:
+            started = time.perf_counter()
+            model = self.system._at(self.setting, self.shared, weight)
+            self.points[weight] = self._judge(model, weight)
+            self.report(len(self.points), self.points[weight], time.perf_counter() - started)
+        return self.points[weight]
+
+    def _judge(self, model: Any, value: Any) -> Point:
+        rows = self.validation
+        cost = cost_summary(model.predict_cost(rows.X, qid=rows.qid))
+        quality = self.quality(model, rows)
+        if not np.isfinite(quality):
+            raise ValueError(f"the quality of the model with {self.system._varied}={value!r} is {quality}")
+        row = {self.system._varied: value} | {f"{name}_cost": number for name, number in cost.items()}
+        items = int(model.model_.terminal_items().any(axis=0).sum())
+        return Point(model, row | {"quality": quality, "nodes": model.model_.shape.n_nodes, "items": items})
+
+    def risk(self) -> float:
+        """Mean risk of the constant prediction on the training rows, in the units of the target."""
+        setting, rows = self.setting, self.setting.train
+        margins = np.tile(setting.constant, (len(rows.y), 1))
+        values = setting.loss.value_and_derivative(margins, rows.y)[0]
+        return float(np.average(values, weights=rows.weights)) * setting.y_scale**2
+
+
+def frontier_of(
+    system: Any, setting: Any, validation: Rows, values: Any, n_points: Any, quality: Any, verbose: int
+) -> SystemFrontier:
+    """Fit the models of a system and keep those that no other one beats."""
+    if not isinstance(n_points, Integral) or n_points < 2:
+        raise ValueError(f"n_points is {n_points!r}; it must be a whole number, 2 or more")
+    name, judged = quality_of(quality, setting.face)
+
+    def report(n_done: int, point: Point, seconds: float) -> None:
+        if verbose:
+            value = point.row[system._varied]
+            shown = f"{value:.4g}" if isinstance(value, float) else repr(value)
+            print(
+                f"[{type(system).__name__}] model {n_done}: {system._varied} {shown}, mean cost {point.cost:.4g}, "
+                f"{name} {point.quality:.4f}, {seconds:.1f} s",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    shared = system._share(setting)
+    models = _Models(system, setting, shared, validation, judged, report)
+    if values is None:
+        values = system._values(setting, shared, int(n_points))
+    if values is None:
+        search(models, int(n_points))
+    else:
+        for value in values:
+            models(value)
+    if not models.points:
+        raise ValueError("values is empty; give at least one, or None")
+    return SystemFrontier(list(models.points.values()), name)

@@ -1,0 +1,109 @@
+"""Choosing from fitted models by a budget or by a quality, and drawing them; whatever system they come from."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+
+from ._table import FrontierTable
+
+__all__ = ["Choice"]
+
+
+class Choice:
+    """What has `models_` from cheap to dear and from bad to good, and their `table_`."""
+
+    models_: list[Any]
+    table_: FrontierTable
+    quality_name_: str
+
+    def best(self, *, mean_cost=None, quality=None):
+        """The best model for a budget, or the cheapest one for a quality, by validation data.
+
+        Parameters
+        ----------
+        mean_cost : float, optional
+            The most that an input may cost on average.  If this is less than the cheapest model that buys anything
+            costs, the answer is the free model, with a warning.
+        quality : float, optional
+            The least quality.  If no model reaches it, the answer is the best one, with a warning.
+
+        Returns
+        -------
+        fitted estimator
+        """
+        return self.models_[self._choose(mean_cost, quality)]
+
+    def _choose(self, mean_cost, quality) -> int:
+        self._check_fitted()
+        if (mean_cost is None) == (quality is None):
+            raise ValueError("give either mean_cost= or quality=, to choose by one of them")
+        name, wanted = ("mean_cost", mean_cost) if quality is None else ("quality", quality)
+        if not isinstance(wanted, Real) or not (float(wanted) >= 0 if quality is None else float(wanted) > -np.inf):
+            raise ValueError(f"{name} is {wanted!r}; give a number" + (", 0 or more" if quality is None else ""))
+        wanted = float(wanted)
+        costs, qualities = self.table_.column("mean_cost"), self.table_.column("quality")
+        if quality is not None:
+            at = int(np.searchsorted(qualities, wanted))  # both columns rise
+            if at == len(qualities):
+                warnings.warn(
+                    f"no model reaches a {self.quality_name_} of {wanted:g} on the validation data; "
+                    f"this is the best one, with {qualities[-1]:.4g}",
+                    stacklevel=3,
+                )
+            return min(at, len(qualities) - 1)
+        paid = costs[costs > 0]
+        if len(paid) and 0 < wanted < paid[0]:
+            warnings.warn(
+                f"a mean cost of {wanted:g} is below the {paid[0]:.4g} of the cheapest model that buys anything; "
+                "this is the free one",
+                stacklevel=3,
+            )
+        return max(0, int(np.searchsorted(costs, wanted, side="right")) - 1)
+
+    def plot(self, *, mean_cost=None, quality=None, others=None, name=None, ax=None):
+        """Draw quality against cost on the validation data.
+
+        Parameters
+        ----------
+        mean_cost, quality : float, optional
+            Mark the model that `best` gives for it.
+        others : mapping of str to Frontier, SystemFrontier or (costs, qualities), optional
+            What to draw beside it, by name: other frontiers, or measured points on the same rows.
+        name : str, optional
+            The name of this frontier in the legend.
+        ax : matplotlib axes, optional
+
+        Returns
+        -------
+        CostQualityDisplay
+        """
+        from ..plotting import CostQualityDisplay
+
+        self._check_fitted()
+        curves = {name or type(self.models_[0]).__name__: _curve(self)}
+        curves |= {other: _curve(points) for other, points in (others or {}).items()}
+        chosen = None
+        if mean_cost is not None or quality is not None:
+            row = self.table_[self._choose(mean_cost, quality)]
+            chosen = row["mean_cost"], row["quality"]
+        costs, qualities = zip(*curves.values(), strict=True)
+        return CostQualityDisplay.from_predictions(
+            costs, qualities, list(curves), ax=ax, chosen=chosen, quality_name=self.quality_name_
+        )
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "models_"):
+            raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet. Call 'fit' first.")
+
+
+def _curve(points: Any) -> tuple[np.ndarray, np.ndarray]:
+    if isinstance(points, Choice):
+        points._check_fitted()
+        return points.table_.column("mean_cost"), points.table_.column("quality")
+    costs, qualities = points
+    return np.asarray(costs, dtype=float), np.asarray(qualities, dtype=float)

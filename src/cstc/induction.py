@@ -1,0 +1,196 @@
+"""Gates by backward induction: a row goes on when what it will buy is expected to pay.
+
+With the experts of a chain of stages fixed, what counts at test time is a sum over rows: the risk where the row stops,
+plus ``cost_weight`` times what it has paid until then.  So the best gate of a stage sends a row on if stopping here is
+expected to lose more than the price of the next stage and all that follows it.  At the last stage there is nothing to
+decide; from there backwards, each gate is a regression of that difference on the features at hand.  It is coordinate
+descent on the loss of the test time itself, where the paper takes gradient steps on sigmoids.
+
+Expected, not observed
+    What stopping loses at a training row is taken in expectation over its label, given what the best expert knows of
+    it, not at the label itself: the observed losses are nearly all noise on ordinary data, and gates learn that noise.
+Out of fold
+    Experts never saw the rows that gates learn from, and each gate is two regressions, each on half of the rows: at
+    the other half it says what the gate will do to new rows, and the earlier gates learn from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import lightgbm
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from .experts import Expert
+from .pool import TreePool
+from .purchases import Stage
+from .weak_learners import flatten_booster
+
+__all__ = ["Chain", "Policy", "calibrated_mean", "induce"]
+
+ROUNDS = 40
+RARE = 0.005  # a gate that nearly all rows, or nearly none, pass is no gate
+PARAMETERS = {
+    "objective": "regression",
+    "learning_rate": 0.15,
+    "num_leaves": 8,
+    "lambda_l2": 10.0,
+    "feature_fraction": 0.8,
+    "deterministic": True,
+    "force_row_wise": True,
+    "verbosity": -1,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Gate:
+    """Two regressions of the gain of going on; their mean decides."""
+
+    boosters: list[lightgbm.Booster]
+    columns: np.ndarray
+
+    def trees(self, n_members: int) -> tuple[TreePool, np.ndarray]:
+        """The trees of both, or of the first, on the columns of the whole matrix, and the weight of each."""
+        pools = [flatten_booster(booster).on_columns(self.columns) for booster in self.boosters[:n_members]]
+        pool = TreePool.concatenate(pools)
+        return pool, np.full(pool.n_learners, 1.0 / len(pools))
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """Which stages of a chain are nodes, and what leads from each to the next.
+
+    Attributes
+    ----------
+    stages : list of int
+        In the order of the chain.
+    gates : list of Gate
+        One for each stage but the last.
+    loss : float
+        Expected risk + cost_weight * price on the training rows, out of fold.
+    loss_history : ndarray
+        That loss after each gate was learned, the last one first.
+    reached : ndarray of shape (n_stages,)
+        Share of the training rows that stops at each of `stages`, out of fold.
+    """
+
+    stages: list[int]
+    gates: list[Gate]
+    loss: float
+    loss_history: np.ndarray
+    reached: np.ndarray
+
+
+class Chain:
+    """Stages with their experts, and what gates on them need; made once for all cost weights.
+
+    Parameters
+    ----------
+    stages : sequence of Stage
+    experts : sequence of Expert
+        One for each stage.
+    losses : ndarray of shape (n, n_stages)
+        What stopping at a stage is expected to lose at each training row.
+    prices : ndarray of shape (n_stages,)
+        What a row has paid that stops there: all items of the stage, and the learners on the way.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        experts: Sequence[Expert],
+        losses: np.ndarray,
+        prices: np.ndarray,
+        X: np.ndarray,
+        weights: np.ndarray,
+        half: np.ndarray,
+        categorical: Sequence[int],
+        random_state: int,
+        n_jobs: int | None,
+    ):
+        self.stages, self.experts, self.losses, self.prices = stages, experts, losses, prices
+        self.weights = weights * (len(weights) / weights.sum())
+        self.halves = (np.flatnonzero(half), np.flatnonzero(~half))
+        self._X = X
+        self._categorical = categorical
+        self._parameters = PARAMETERS | {
+            "min_data_in_leaf": max(5, min(100, len(weights) // 60)),
+            "seed": random_state,
+            "num_threads": n_jobs or 0,
+        }
+        self._binned: dict[tuple[int, int], lightgbm.Dataset] = {}
+
+    def regress(self, stage: int, gain: np.ndarray) -> tuple[Gate, np.ndarray]:
+        """The gate of a stage, and what it says at each row, from the half that did not learn from the row."""
+        columns = self.stages[stage].columns
+        said = np.empty(len(gain))
+        boosters = []
+        for number, (learns, hears) in enumerate((self.halves, self.halves[::-1])):
+            rows = self._dataset(stage, number, learns, gain)
+            # kept in training: LightGBM would write the model out and read it back, which takes longer than growing it
+            booster = lightgbm.train(self._parameters, rows, ROUNDS, keep_training_booster=True)
+            said[hears] = booster.predict(self._X[np.ix_(hears, columns)])
+            boosters.append(booster)
+        return Gate(boosters, columns), said
+
+    def _dataset(self, stage: int, number: int, rows: np.ndarray, gain: np.ndarray) -> lightgbm.Dataset:
+        """Features are binned once; another cost weight only changes the labels."""
+        key = (stage, number)
+        if key not in self._binned:
+            columns = self.stages[stage].columns
+            known = set(self._categorical)
+            self._binned[key] = lightgbm.Dataset(
+                self._X[np.ix_(rows, columns)],
+                gain[rows],
+                weight=self.weights[rows],
+                categorical_feature=[at for at, column in enumerate(columns) if column in known],
+                params=self._parameters,
+                free_raw_data=False,
+            ).construct()
+        return self._binned[key].set_label(gain[rows])
+
+
+def induce(chain: Chain, cost_weight: float) -> Policy:
+    """The gates of a chain, from the last stage to the first."""
+    last = len(chain.stages) - 1
+    value = chain.losses[:, last] + cost_weight * chain.prices[last]
+    history = [float(np.mean(chain.weights * value))]
+    nodes: list[tuple[int, Gate | None]] = [(last, None)]
+    stops = np.full(len(value), last)
+    for stage in range(last - 1, -1, -1):
+        stopping = chain.losses[:, stage] + cost_weight * chain.prices[stage]
+        gain = stopping - value
+        # all rows go, none does, or the gate decides: what is best out of fold
+        ways: list[tuple[np.ndarray, Gate | None]] = [(np.full(len(gain), goes), None) for goes in (True, False)]
+        if len(chain.stages[stage].columns) and gain.min() < 0 < gain.max():
+            learned, said = chain.regress(stage, gain)
+            if RARE <= np.mean(chain.weights * (said > 0)) <= 1 - RARE:
+                ways.append((said > 0, learned))
+        goes, gate = min(ways, key=lambda way: np.mean(chain.weights * np.where(way[0], value, stopping)))
+        value, stops = np.where(goes, value, stopping), np.where(goes, stops, stage)
+        if gate is not None:
+            nodes.append((stage, gate))
+        elif not goes.any():
+            nodes = [(stage, None)]
+        history.append(float(np.mean(chain.weights * value)))
+    nodes.reverse()
+    return Policy(
+        stages=[stage for stage, _ in nodes],
+        gates=[gate for _, gate in nodes if gate is not None],
+        loss=history[-1],
+        loss_history=np.array(history),
+        reached=np.array([np.mean(chain.weights * (stops == stage)) for stage, _ in nodes]),
+    )
+
+
+def calibrated_mean(loss, constant: np.ndarray, experts: Sequence[Expert], y: np.ndarray, weights: np.ndarray):
+    """What the best expert knows of each row's label: its margins out of fold, shrunk until they keep their promise."""
+
+    def risk(margins: np.ndarray) -> float:
+        return float(np.average(loss.value_and_derivative(margins, y)[0], weights=weights))
+
+    best = min((expert.margins for expert in experts), key=risk)
+    scale = minimize_scalar(lambda s: risk(constant + s * (best - constant)), bounds=(0.0, 2.0), method="bounded").x
+    return loss.mean(constant + scale * (best - constant))

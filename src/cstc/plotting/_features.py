@@ -1,0 +1,26 @@
+"""Which features the classifiers of a fitted tree extract."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..model import FittedTree
+
+__all__ = ["gate_features", "predictive_features"]
+
+
+def predictive_features(model: FittedTree) -> np.ndarray:
+    """Bool (n_nodes, n_features): the features of the learners that each node predicts with; none where it does not."""
+    uses = _learner_features(model)
+    found = (model.predict_learners.astype(int) @ uses.astype(int)) > 0
+    found[~model.shape.is_predictive] = False
+    return found
+
+
+def gate_features(model: FittedTree) -> np.ndarray:
+    """Bool (n_nodes, n_features): the features of the learners that each node routes with; none at leaf classifiers."""
+    return (model.route_learners.astype(int) @ _learner_features(model).astype(int)) > 0
+
+
+def _learner_features(model: FittedTree) -> np.ndarray:
+    return model.pool.learner_uses(np.eye(len(model.schema.feature_names), dtype=bool))

@@ -1,0 +1,94 @@
+"""The order in which features are bought: nested sets of features, from free to all that is worth anything.
+
+One ensemble is boosted while the prices fall.  A feature enters with the first split whose gain on all rows pays its
+whole price at the level that prices have reached by then, so what is left to explain decides, and a feature that only
+repeats an earlier one comes late.  The order in which features enter is cut into stages whose prices grow by a
+constant factor.
+
+Which order is best depends on who will buy: if rows may stop on the way, a dear feature that settles most of them is
+a better beginning than a cheap one that settles few.  So there are two orders: by the prices, and by what features
+explain alone.  The expected loss decides between them (`induction`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .costs import ResolvedCosts
+from .weak_learners import Boosting, boost_while_prices_fall
+
+__all__ = ["Stage", "nested_sets"]
+
+LEVELS = np.repeat(np.geomspace(1.0, 1e-5, 40), 6)  # six rounds at each level of the prices
+EXPONENTS = (1.0, 0.0)  # of the prices, one order for each
+MOST_STAGES = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """A set of features, and the price of having bought what they require."""
+
+    columns: np.ndarray
+    price: float
+
+
+def nested_sets(
+    boosting: Boosting, X: np.ndarray, y: np.ndarray, weights: np.ndarray, risk: float
+) -> list[list[Stage]]:
+    """For each order, its stages; the first one is free.  `risk` is that of the constant prediction."""
+    chains: list[list[Stage]] = []
+    for exponent in EXPONENTS:
+        chain = _stages(_order(boosting, X, y, weights, risk, exponent), boosting.costs)
+        if not any(_same(chain, other) for other in chains):
+            chains.append(chain)
+    return chains
+
+
+def _order(
+    boosting: Boosting, X: np.ndarray, y: np.ndarray, weights: np.ndarray, risk: float, exponent: float
+) -> list[int]:
+    """Columns in the order in which they enter while prices fall from "all risk for a typical feature"."""
+    prices = boosting.costs.divided_prices
+    priced = prices > 0
+    varies = (X[0] != X).any(axis=0) & ~np.isnan(X).all(axis=0)
+    if not (priced & varies).any():
+        return []
+    typical = float(np.median(prices[priced]))
+    prices = np.where(priced, risk * (prices / typical) ** exponent, 0.0)
+    booster = boost_while_prices_fall(boosting, X, y, weights, prices, LEVELS)
+    order: dict[int, None] = {}
+    for tree in booster.dump_model()["tree_info"]:
+        waiting = [tree["tree_structure"]]
+        while waiting:
+            node = waiting.pop()
+            if "split_feature" in node:
+                order.setdefault(node["split_feature"])
+                waiting += [node["right_child"], node["left_child"]]
+    return list(order)
+
+
+def _stages(order: list[int], costs: ResolvedCosts) -> list[Stage]:
+    """Cut the order where the price has grown enough; what needs no further item comes along for nothing."""
+    bought = costs.prices == 0
+    steps = [bought]
+    for column in order:
+        bought = bought | costs.feature_items[column]
+        steps.append(bought)
+    prices = np.array([costs.prices[step].sum() for step in steps])
+    paid = np.unique(prices[prices > 0])
+    ends = [0]
+    if len(paid):
+        wanted = np.geomspace(paid[0], paid[-1], MOST_STAGES) * (1 - 1e-9)
+        ends += [int(np.searchsorted(prices, paid[k])) for k in np.unique(np.searchsorted(paid, wanted))]
+    none = [Stage(np.zeros(0, dtype=int), 0.0)]  # where evaluation costs, even free features have a price
+    at_hand = [np.flatnonzero(~(costs.feature_items & ~steps[end]).any(axis=1)) for end in ends]
+    stages = [Stage(columns, float(prices[end])) for columns, end in zip(at_hand, ends, strict=True)]
+    return none + stages if costs.evaluation and len(stages[0].columns) else stages
+
+
+def _same(chain: list[Stage], other: list[Stage]) -> bool:
+    return len(chain) == len(other) and all(
+        np.array_equal(ours.columns, theirs.columns) for ours, theirs in zip(chain, other, strict=True)
+    )
