@@ -237,7 +237,7 @@ def main() -> None:
     draw_picture(measured, options.out)
     print(f"\nDone in {perf_counter() - start:.0f} s.  Picture: {options.out}")
     print("A higher cost_weight buys less. Next: README.md for ten lines of your own,")
-    print("examples/quadrants.py for the paper's synthetic experiment, docs/maths.md for how it works.")
+    print("examples/quadrants.py for the paper's synthetic experiment, docs/beyond-the-paper.md for how it works.")
 
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ def spoilt(values, value, at=3):
         ([1, 2, -3], "the price of 'feature 2' is -3.0; a price must be finite and 0 or more"),
         ([1, 2, np.nan], "the price of 'feature 2' is nan; a price must be finite and 0 or more"),
         ([1, 2, np.inf], "the price of 'feature 2' is inf; a price must be finite and 0 or more"),
+        ([1, 2, 1e308], "the price of 'feature 2' is 1e+308; a bill of such prices overflows: take a larger unit"),
         ([1, 2, "dear"], "the price of 'feature 2' is 'dear'; a price must be a number, 0 or more"),
         (5, "prices has shape (); give one price per feature, or a mapping {name: price}"),
         ({"x0": 1, "x1": 1}, "no price and no required items for 'x2'; costs knows 'x0', 'x1'"),
@@ -198,12 +199,39 @@ def test_labels_of_validation_data(estimator):
 
 
 @each_estimator
+def test_fewer_rows_than_folds(estimator):
+    few = {"X": X[:4], "y": Y[estimator][:4]} | ({"qid": np.arange(4) // 2} if estimator is CSTCRanker else {})
+    with error("4 training rows are fewer than the 5 folds of the experts; give more rows, or a smaller cross_fit"):
+        fit(estimator, **few)
+
+
+def test_one_query_cannot_be_divided():
+    one = np.zeros(len(X), dtype=int)
+    with error("folds of whole queries, and the data has too few of them; give more"):
+        fit(CSTCRanker, qid=one, X_val=X, y_val=Y[CSTCRanker], qid_val=one)
+
+
+@pytest.mark.parametrize("missing", [None, np.nan])
+def test_missing_query(missing):
+    with error("qid holds missing values; give the query of every row"):
+        fit(CSTCRanker, qid=[missing, *np.arange(len(X) - 1) // 10])
+
+
+@each_estimator
+def test_huge_codes_of_categories(estimator):
+    coded = X.copy()
+    coded[:, 1] = np.arange(len(X)) % 3 * 1e9
+    with error("column 'x1' is categorical and holds the code 2e+09; codes must be numbers from 0 to 65535"):
+        fit(estimator, {"categorical_features": [1]}, X=coded)
+
+
+@each_estimator
 def test_fewer_rows_than_nodes(estimator):
     few = {"X": X[:8], "y": Y[estimator][:8]} | ({"qid": np.arange(8) // 2} if estimator is CSTCRanker else {})
     with error(
         "6 training rows are fewer than the 7 nodes of the tree; give more rows, or a smaller depth or max_nodes"
     ):
-        fit(estimator, {"depth": 3}, **few)
+        fit(estimator, {"depth": 3, "method": "refined"}, **few)
 
 
 def test_one_class():
@@ -255,7 +283,10 @@ def test_missing_values_need_trees():
         ({"qid": QID[:, None]}, "qid has shape (60, 1), y has 60 rows; give one query id per row"),
         ({"qid": np.arange(N) % 6}, "query 0 comes back after other queries; sort the rows by qid"),
         ({"qid": np.array(["a", "b"] * 30)}, "query 'a' comes back after other queries; sort the rows by qid"),
-        ({"qid": np.zeros(N)}, "qid holds one query; at least 2 are needed to hold one out for validation"),
+        (
+            {"qid": np.zeros(N)},
+            "experts are fitted in folds of whole queries, and the data has too few of them; give more",
+        ),
         ({"y": np.zeros(N)}, "no query has a relevant document: all grades are 0; at least one must be above 0"),
         ({"y": np.full(N, -1.0)}, "grades range from -1 to -1; they must be from 0 to 30"),
         ({"y": np.full(N, 99.0)}, "grades range from 99 to 99; they must be from 0 to 30"),

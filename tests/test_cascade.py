@@ -174,7 +174,7 @@ def make_chain(X, losses, prices, weights=None):
     stages = [Stage(np.array([], int), 0.0), Stage(np.array([0]), prices[1]), Stage(np.array([0, 1]), prices[2])]
     weights = np.ones(len(X)) if weights is None else weights
     half = np.arange(len(X)) % 2 == 0
-    return Chain(stages, [nothing] * 3, losses, np.array(prices), X, weights, half, (), 0, 1)
+    return Chain(stages, [nothing] * 3, losses, np.array(prices), 0.0, X, weights, half, (), 0, 1)
 
 
 def test_gates_send_on_just_the_rows_that_gain():
@@ -217,6 +217,30 @@ def test_weights_decide():
     # buying x0 for all pays only if the rows that it settles weigh more
     assert induce(make_chain(X, losses, (0.0, 4.0, 9.0), heavy), 0.1).stages == [1]
     assert induce(make_chain(X, losses, (0.0, 4.0, 9.0), np.where(needs, 1e-3, 1.0)), 0.1).stages == [0]
+
+
+def test_a_gate_is_paid_by_the_rows_that_meet_it():
+    X, needs, _ = two_kinds()
+    losses = np.column_stack([np.full(len(X), 2.0), np.where(needs, 1.0, 0.0), np.zeros(len(X))])
+    for gate_price, stages, loss in ((0.5, [1, 2], 0.1 + 0.3 * needs.mean() + 0.05), (4.0, [2], 0.4)):
+        chain = make_chain(X, losses, (0.0, 1.0, 4.0))
+        chain.gate_price = gate_price
+        policy = induce(chain, 0.1)
+        assert policy.stages == stages
+        assert policy.loss == pytest.approx(loss, rel=0.02)
+
+
+def test_what_a_gate_says_of_a_row_it_did_not_learn_from_it():
+    X, needs, rng = two_kinds(400)
+    chain = make_chain(X, np.zeros((400, 3)), (0.0, 1.0, 2.0))
+    gain = np.where(needs, 1.0, -1.0) + rng.normal(size=400)
+    _, said = chain.regress(1, gain)
+    first = chain.halves[0]
+    changed = gain.copy()
+    changed[first] *= -1
+    _, heard = chain.regress(1, changed)
+    assert np.array_equal(said[chain.halves[0]], heard[chain.halves[0]])
+    assert not np.array_equal(said[chain.halves[1]], heard[chain.halves[1]])
 
 
 def test_overconfident_experts_are_shrunk():
@@ -301,6 +325,41 @@ def test_a_frontier_grows_its_experts_once(monkeypatch):
     assert len(grown) == len({tuple(columns) for columns in grown})
 
 
+@pytest.mark.parametrize("evaluation", [0.0, 0.01])
+def test_the_loss_is_what_the_chain_is_expected_to_cost(evaluation):
+    """Without noise in the labels the expected risk is near the observed one, and prices are exact."""
+    _, X, y, _ = problem("regression", 3000)
+    costs = CostModel(PRICES, evaluation=evaluation)
+    model = CSTCRegressor(costs=costs, cost_weight=0.02, random_state=0, n_jobs=1).fit(X[:1500], y[:1500])
+    cost = model.predict_cost(X[1500:], counting="learner").mean()
+    risk = np.mean((model.predict(X[1500:]) - y[1500:]) ** 2)
+    assert model.loss_history_[0][-1] == pytest.approx(risk + 0.02 * cost, rel=0.25)
+
+
+@pytest.mark.parametrize(("offset", "scale"), [(1e9, 1.0), (0.0, 1e12), (-1e6, 1e-3)])
+def test_units_of_the_target_do_not_matter(offset, scale):
+    _, X, y, _ = problem("regression", 400)
+    options = {"costs": PRICES, "n_weak_learners": 10, "random_state": 0, "n_jobs": 1}
+    plain = CSTCRegressor(cost_weight=0.01, **options).fit(X, y)
+    moved = CSTCRegressor(cost_weight=0.01 * scale**2, **options).fit(X, y * scale + offset)
+    assert np.array_equal(plain.predict_cost(X), moved.predict_cost(X))
+    assert moved.score(X, y * scale + offset) == pytest.approx(plain.score(X, y), abs=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
+def test_classes_of_one_row_are_no_knowledge():
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    model = CSTCClassifier(random_state=0, n_jobs=1).fit(X, np.arange(30))
+    assert model.mean_cost_ == 0.0
+
+
+def test_class_weights_change_no_bill():
+    _, X, y, _ = problem("classes", 400)
+    model = CSTCClassifier(costs=PRICES, class_weight={0: 1.0, 1: 20.0}, cost_weight=0.02, n_weak_learners=10, n_jobs=1)
+    model.set_params(random_state=0).fit(X, y)
+    assert model.mean_cost_ == pytest.approx(model.predict_cost(X).mean())
+
+
 def test_no_cost_weight_means_all_features_and_the_mean_of_all_members():
     _, X, y, _ = problem("regression", 400)
     model = CSTCRegressor(costs=PRICES, cost_weight=0.0, n_weak_learners=10, random_state=0, n_jobs=1).fit(X, y)
@@ -311,7 +370,7 @@ def test_no_cost_weight_means_all_features_and_the_mean_of_all_members():
 def test_evaluation_is_part_of_the_price():
     _, X, y, _ = problem("regression", 400)
     options = {"cost_weight": 0.01, "n_weak_learners": 20, "random_state": 0, "n_jobs": 1}
-    dear = CSTCRegressor(costs=CostModel(PRICES, evaluation=100.0), **options).fit(X, y)
+    dear = CSTCRegressor(costs=CostModel(PRICES, evaluation=1000.0), **options).fit(X, y)
     assert dear.model_.pool.n_learners == 0  # a single tree costs more than all risk
     cheap = CSTCRegressor(costs=CostModel(PRICES, evaluation=1e-6), **options).fit(X, y)
     plain = CSTCRegressor(costs=PRICES, **options).fit(X, y)

@@ -13,7 +13,7 @@ that they can choose between cost weights.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from .weak_learners import Boosting
 
 __all__ = ["folds_of", "train_experts"]
 
+HASTE = 8  # so many times fewer and larger steps
 #: What keeps experts from learning noise; chosen on small and middle-sized data alike.
 REGULARISED = {"feature_fraction": 0.7, "row_fraction": 0.8, "l2": 2.0}
 
@@ -41,6 +42,9 @@ class Family:
     boosting: Boosting
     chains: list[Chain]
     everything: Expert  # on all features: the model of cost weight 0
+    risk: float  # of that expert, out of fold
+    y_offset: float
+    y_scale: float
 
 
 def train_experts(
@@ -58,20 +62,26 @@ def train_experts(
     family: Family = shared["experts"]
     if settings.cost_weight == 0:
         experts, gates = [family.everything], []
-        history, reached = np.array([_risk(loss, family.everything.margins, sample)]), np.ones(1)
+        history, reached = np.array([family.risk]), np.ones(1)
     else:
         report("gates")
-        policies = [(chain, induce(chain, settings.cost_weight)) for chain in family.chains]
+        cost_weight = settings.cost_weight / family.y_scale**2
+        policies = [(chain, induce(chain, cost_weight)) for chain in family.chains]
         chain, policy = min(policies, key=lambda pair: pair[1].loss)
         experts, gates = [chain.experts[stage] for stage in policy.stages], policy.gates
         history, reached = policy.loss_history, policy.reached
-    model = _assemble(experts, gates, family.boosting, costs, loss, schema)
-    return Trained(model, [history], True, reached)
+    model = _assemble(experts, gates, family, costs, loss, schema)
+    return Trained(model, [history * family.y_scale**2], True, reached)
 
 
 def _grow_family(
     sample: Sample, loss: Any, costs: ResolvedCosts, settings: Settings, report: Callable[[str], None]
 ) -> Family:
+    y_offset, y_scale = 0.0, 1.0
+    if loss.name == "squared":  # LightGBM keeps targets in single precision: a large offset would swallow them
+        y_offset = float(np.average(sample.y, weights=sample.weights))
+        y_scale = float(np.sqrt(np.average((sample.y - y_offset) ** 2, weights=sample.weights))) or 1.0
+        sample = replace(sample, y=(sample.y - y_offset) / y_scale)
     X, y, weights = sample.X, sample.y, sample.weights
     constant = loss.constant(y, weights)
     boosting = Boosting(
@@ -89,10 +99,14 @@ def _grow_family(
         **REGULARISED,
     )
     folds = folds_of(sample, settings.cross_fit, settings.random_state, None if loss.name == "squared" else y)
-    grown: dict[bytes, Expert] = {}
+    half = folds_of(sample, 2, settings.random_state + 1, None) == 0
+    if len(np.unique(folds)) < 2 or half.all() or not half.any():
+        what = "rows" if sample.qid is None else "whole queries"
+        raise ValueError(f"experts are fitted in folds of {what}, and the data has too few of them; give more")
+    grown: dict[tuple[bytes, int], Expert] = {}
 
-    def expert(columns: np.ndarray) -> Expert:
-        key = columns.tobytes()
+    def expert(columns: np.ndarray, boosting: Boosting = boosting) -> Expert:
+        key = columns.tobytes(), boosting.n_rounds
         if key not in grown:
             report(f"expert {len(grown) + 1}, on {len(columns)} features")
             grown[key] = grow_expert(boosting, X, y, weights, folds, columns)
@@ -102,8 +116,17 @@ def _grow_family(
     report("orders of buying")
     chains = nested_sets(boosting, X, y, weights, _risk(loss, np.tile(constant, (len(y), 1)), sample))
     experts = [[expert(stage.columns) for stage in chain] for chain in chains]
+    if costs.evaluation:  # where a tree has a price, a stage may also stop with few large steps
+        hasty = replace(
+            boosting,
+            n_rounds=max(1, settings.n_weak_learners // HASTE),
+            learning_rate=min(0.5, settings.learning_rate * HASTE),
+        )
+        for chain, members in zip(chains, experts, strict=True):
+            for at in [at for at, stage in reversed(list(enumerate(chain))) if len(stage.columns)]:
+                members.insert(at, expert(chain[at].columns, hasty))
+                chain.insert(at, chain[at])
     mean = calibrated_mean(loss, constant, list(grown.values()), y, weights)
-    half = folds_of(sample, 2, settings.random_state + 1, None) == 0
     return Family(
         boosting,
         [
@@ -112,6 +135,7 @@ def _grow_family(
                 members,
                 np.column_stack([loss.expected(member.margins, mean) for member in members]),
                 _prices(stages, members, costs),
+                costs.evaluation * ROUNDS * _gate_members(costs),
                 X,
                 weights,
                 half,
@@ -122,14 +146,16 @@ def _grow_family(
             for stages, members in zip(chains, experts, strict=True)
         ],
         everything,
+        _risk(loss, everything.margins, sample),
+        y_offset,
+        y_scale,
     )
 
 
 def _prices(stages: Sequence[Stage], experts: Sequence[Expert], costs: ResolvedCosts) -> np.ndarray:
-    """What a row has paid that stops at each stage, with the gates on its way."""
-    gates = _gate_members(costs) * ROUNDS * np.arange(len(stages))
+    """What a row pays that stops at each stage, without the gates on its way."""
     learners = np.array([expert.pool.n_learners for expert in experts])
-    return np.array([stage.price for stage in stages]) + costs.evaluation * (learners + gates)
+    return np.array([stage.price for stage in stages]) + costs.evaluation * learners
 
 
 def _gate_members(costs: ResolvedCosts) -> int:
@@ -159,7 +185,7 @@ def folds_of(sample: Sample, n_folds: int, random_state: int, classes: np.ndarra
 def _assemble(
     experts: Sequence[Expert],
     gates: Sequence[Gate],
-    boosting: Boosting,
+    family: Family,
     costs: ResolvedCosts,
     loss: Any,
     schema: Schema,
@@ -172,18 +198,19 @@ def _assemble(
     predict_weights = np.zeros((ends[-1], n_nodes, n_outputs))
     route_weights = np.zeros((ends[-1], n_nodes))
     for node, expert in enumerate(experts):
-        predict_weights[ends[node] : ends[node + 1], node] = expert.weights
+        predict_weights[ends[node] : ends[node + 1], node] = expert.weights * family.y_scale
     for node, (_, weights) in enumerate(routes):
         at = n_nodes + node
         route_weights[ends[at] : ends[at + 1], node] = weights
+    constant = family.boosting.constant * family.y_scale + family.y_offset
     return FittedTree(
         pool=TreePool.concatenate(pools),
         shape=TreeShape.chain(n_nodes),
         predict_weights=predict_weights,
-        predict_intercepts=np.tile(boosting.constant, (n_nodes, 1)),
+        predict_intercepts=np.tile(constant, (n_nodes, 1)),
         route_weights=route_weights,
         thresholds=np.zeros(n_nodes),
-        constant=boosting.constant,
+        constant=constant,
         costs=costs,
         link={"squared": "identity"}.get(loss.name, loss.name),
         schema=schema,

@@ -19,6 +19,9 @@ import numpy as np
 __all__ = ["CostModel", "ResolvedCosts", "as_cost_model"]
 
 
+MOST_EXPENSIVE = 1e100
+
+
 def _check_price(name: object, price: Any) -> float:
     """A price is a finite number, zero or more; anything else is named in the error."""
     try:
@@ -27,6 +30,8 @@ def _check_price(name: object, price: Any) -> float:
         raise ValueError(f"the price of {name!r} is {price!r}; a price must be a number, 0 or more") from None
     if not np.isfinite(value) or value < 0:
         raise ValueError(f"the price of {name!r} is {value}; a price must be finite and 0 or more")
+    if value > MOST_EXPENSIVE:
+        raise ValueError(f"the price of {name!r} is {value}; a bill of such prices overflows: take a larger unit")
     return value
 
 

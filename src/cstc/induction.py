@@ -17,7 +17,7 @@ Out of fold
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import lightgbm
 import numpy as np
@@ -55,6 +55,14 @@ class Gate:
         """The trees of both, or of the first, on the columns of the whole matrix, and the weight of each."""
         pools = [flatten_booster(booster).on_columns(self.columns) for booster in self.boosters[:n_members]]
         pool = TreePool.concatenate(pools)
+        real = np.flatnonzero(pool.feature[pool.roots] >= 0)
+        if len(real) == pool.n_learners:
+            return pool, np.full(pool.n_learners, 1.0 / len(pools))
+        # trees of one leaf are a constant: one of them is enough for all
+        alike = np.setdiff1d(np.arange(pool.n_learners), real)
+        constant = float(pool.value[pool.roots[alike]].sum())
+        one = pool.subset(alike[:1])
+        pool = TreePool.concatenate([pool.subset(real), replace(one, value=np.full_like(one.value, constant))])
         return pool, np.full(pool.n_learners, 1.0 / len(pools))
 
 
@@ -94,7 +102,9 @@ class Chain:
     losses : ndarray of shape (n, n_stages)
         What stopping at a stage is expected to lose at each training row.
     prices : ndarray of shape (n_stages,)
-        What a row has paid that stops there: all items of the stage, and the learners on the way.
+        What a row pays that stops there: all items of the stage, and the trees of its expert.
+    gate_price : float
+        What a row pays for the trees of a gate, at each one that it meets.
     """
 
     def __init__(
@@ -103,6 +113,7 @@ class Chain:
         experts: Sequence[Expert],
         losses: np.ndarray,
         prices: np.ndarray,
+        gate_price: float,
         X: np.ndarray,
         weights: np.ndarray,
         half: np.ndarray,
@@ -110,7 +121,8 @@ class Chain:
         random_state: int,
         n_jobs: int | None,
     ):
-        self.stages, self.experts, self.losses, self.prices = stages, experts, losses, prices
+        self.stages, self.experts, self.losses = stages, experts, losses
+        self.prices, self.gate_price = prices, gate_price
         self.weights = weights * (len(weights) / weights.sum())
         self.halves = (np.flatnonzero(half), np.flatnonzero(~half))
         self._X = X
@@ -163,13 +175,17 @@ def induce(chain: Chain, cost_weight: float) -> Policy:
         stopping = chain.losses[:, stage] + cost_weight * chain.prices[stage]
         gain = stopping - value
         # all rows go, none does, or the gate decides: what is best out of fold
-        ways: list[tuple[np.ndarray, Gate | None]] = [(np.full(len(gain), goes), None) for goes in (True, False)]
+        ways: list[tuple[np.ndarray, np.ndarray, Gate | None]] = [
+            (np.full(len(gain), True), value, None),
+            (np.full(len(gain), False), stopping, None),
+        ]
         if len(chain.stages[stage].columns) and gain.min() < 0 < gain.max():
             learned, said = chain.regress(stage, gain)
             if RARE <= np.mean(chain.weights * (said > 0)) <= 1 - RARE:
-                ways.append((said > 0, learned))
-        goes, gate = min(ways, key=lambda way: np.mean(chain.weights * np.where(way[0], value, stopping)))
-        value, stops = np.where(goes, value, stopping), np.where(goes, stops, stage)
+                decided = np.where(said > 0, value, stopping) + cost_weight * chain.gate_price
+                ways.append((said > 0, decided, learned))
+        goes, value, gate = min(ways, key=lambda way: float(np.mean(chain.weights * way[1])))
+        stops = np.where(goes, stops, stage)
         if gate is not None:
             nodes.append((stage, gate))
         elif not goes.any():

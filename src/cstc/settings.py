@@ -59,5 +59,5 @@ class Trained:
     model: FittedTree
     loss_history: list[np.ndarray]
     converged: bool
-    reached: np.ndarray  # soft share of the training rows at each terminal
+    reached: np.ndarray  # share of the training rows at each terminal: soft, or out of fold for experts
     solution: NodeParameters | None = None  # of the paper's method: where a fit with another cost weight can start

@@ -33,12 +33,12 @@ __all__ = [
     "Phi",
     "WeakLearners",
     "boost",
+    "boost_folds",
     "boost_while_prices_fall",
     "cross_fit",
     "flatten_booster",
     "grow",
     "identity_weak_learners",
-    "rounds_of",
 ]
 
 _OBJECTIVES = {"squared": "regression", "logistic": "binary", "softmax": "multiclass"}
@@ -236,38 +236,41 @@ def _assemble(pools: list[TreePool], constant: np.ndarray) -> WeakLearners:
 def cross_fit(
     boosting: Boosting, X: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: np.ndarray
 ) -> tuple[Phi, list[int]]:
-    """``Phi`` at the training rows, each row's from ensembles that never saw its fold; and the rounds it takes.
-
-    The number of rounds of an ensemble is one for all folds, the mean of what each would stop at: a fold's own
-    would have been chosen on the rows that it then predicts.
-    """
-    parts = [(folds != fold, folds == fold) for fold in np.unique(folds)]
-    boosters = [
-        [
-            boost(
-                boosting, strength, X[kept], y[kept], weights[kept], boosting.n_rounds, (X[out], y[out], weights[out])
-            )
-            for kept, out in parts
-        ]
-        for strength in boosting.strengths
-    ]
-    rounds = [max(1, round(float(np.mean([rounds_of(booster) for booster in group])))) for group in boosters]
-    for group, n in zip(boosters, rounds, strict=True):
-        for booster in group:
-            while booster.current_iteration() < n and not booster.update():
-                pass  # a fold that was stopped before the mean goes on
+    """``Phi`` at the training rows, each row's from ensembles that never saw its fold; and the rounds it takes."""
+    grown = [boost_folds(boosting, strength, X, y, weights, folds) for strength in boosting.strengths]
+    boosters, rounds = [group for group, _ in grown], [n for _, n in grown]
+    parts = [folds == fold for fold in np.unique(folds)]
     pieces = []
-    for k, (_, out) in enumerate(parts):
+    for k, out in enumerate(parts):
         pools = [flatten_booster(group[k], n) for group, n in zip(boosters, rounds, strict=True)]
         pieces.append(_assemble(pools, boosting.constant).transform(X[out], boosting.costs))
-    order = np.argsort(np.concatenate([np.flatnonzero(out) for _, out in parts]))
+    order = np.argsort(np.concatenate([np.flatnonzero(out) for out in parts]))
     values = np.concatenate([piece.values for piece in pieces])[order]
     return Phi(values, np.concatenate([piece.bits for piece in pieces])[order]), rounds
 
 
-def rounds_of(booster: lightgbm.Booster) -> int:
+def _rounds_of(booster: lightgbm.Booster) -> int:
     """Rounds up to the best one, or all."""
     return booster.best_iteration if booster.best_iteration > 0 else booster.current_iteration()
+
+
+def boost_folds(
+    boosting: Boosting, strength: float, X: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: np.ndarray
+) -> tuple[list[lightgbm.Booster], int]:
+    """An ensemble without each fold, stopped early on it; and the number of rounds, one for all.
+
+    That is the mean of what each would stop at: a fold's own would have been chosen on the rows that it then predicts.
+    """
+    boosters = []
+    for fold in np.unique(folds):
+        kept, out = folds != fold, folds == fold
+        judges = (X[out], y[out], weights[out])
+        boosters.append(boost(boosting, strength, X[kept], y[kept], weights[kept], boosting.n_rounds, judges))
+    rounds = max(1, round(float(np.mean([_rounds_of(booster) for booster in boosters]))))
+    for booster in boosters:
+        while booster.current_iteration() < rounds and not booster.update():
+            pass  # a fold that was stopped before the mean goes on
+    return boosters, rounds
 
 
 def boost(
@@ -322,7 +325,7 @@ def _parameters(boosting: Boosting, n_rows: int) -> dict[str, Any]:
         "min_data_in_leaf": max(1, min(MIN_DATA_IN_LEAF, n_rows // 10)),
         "feature_fraction": boosting.feature_fraction,
         "bagging_fraction": boosting.row_fraction,
-        "bagging_freq": int(boosting.row_fraction < 1),
+        "bagging_freq": int(boosting.row_fraction < 1 and n_rows >= 2 * MIN_DATA_IN_LEAF),
         "lambda_l2": boosting.l2,
         "boost_from_average": False,
         "deterministic": True,
@@ -362,7 +365,7 @@ def _start(constant: np.ndarray, n: int) -> np.ndarray:
 
 def flatten_booster(booster: lightgbm.Booster, n_rounds: int | None = None) -> TreePool:
     """Copy the trees of a booster into a pool: the first rounds, or those up to its best iteration."""
-    trees = booster.dump_model(num_iteration=n_rounds or rounds_of(booster))["tree_info"]
+    trees = booster.dump_model(num_iteration=n_rounds or _rounds_of(booster))["tree_info"]
     nodes: dict[str, list] = {name: [] for name in _NODE_FIELDS}
     category_left: list[np.ndarray] = []
     n_category = 0

@@ -33,6 +33,8 @@ from ._parameters import check_parameters
 
 __all__ = ["CSTCBase"]
 
+MOST_CATEGORIES = 65_535
+
 
 class CSTCBase(BaseEstimator):
     """What the three estimators share."""
@@ -106,22 +108,32 @@ class CSTCBase(BaseEstimator):
         sample = Sample(X, y, weights, qid)
         validation = self._check_validation(X_val, y_val, sample_weight_val, qid_val)
         held_out = np.zeros(len(y), dtype=bool)
-        if validation is None:
-            held_out[self._hold_out(sample, seed)] = True
         settings = self._settings(names, seed)
-        n_nodes = min(2**settings.depth - 1, settings.max_nodes or 2**settings.depth)
-        n_rows = int((~held_out).sum())
-        if n_rows < n_nodes:
-            raise ValueError(
-                f"{n_rows} training rows are fewer than the {n_nodes} nodes of the tree; "
-                "give more rows, or a smaller depth or max_nodes"
-            )
+        if settings.method == "experts":
+            if len(y) < settings.cross_fit:
+                raise ValueError(
+                    f"{len(y)} training rows are fewer than the {settings.cross_fit} folds of the experts; "
+                    "give more rows, or a smaller cross_fit"
+                )
+        else:
+            if validation is None:
+                held_out[self._hold_out(sample, seed)] = True
+            n_nodes = min(2**settings.depth - 1, settings.max_nodes or 2**settings.depth)
+            n_rows = int((~held_out).sum())
+            if n_rows < n_nodes:
+                raise ValueError(
+                    f"{n_rows} training rows are fewer than the {n_nodes} nodes of the tree; "
+                    "give more rows, or a smaller depth or max_nodes"
+                )
+        self._check_codes(X, names, settings.categorical)
         schema = Schema(names, dict(self._categories), np.isnan(X).any(axis=0), getattr(self, "classes_", None))
         trained = train(
             sample, validation, held_out, self._loss(), self.costs_, schema, settings, self._report, ensembles, start
         )
         self._take(trained)
-        self.mean_cost_ = float(np.average(self.model_.predict_cost(sample.X), weights=sample.weights))
+        # weights of rows are numbers of rows; weights of classes say what errors matter, and change no bill
+        rows = sample.weights / self._class_weights(sample.y)
+        self.mean_cost_ = float(np.average(self.model_.predict_cost(sample.X), weights=rows))
         if not trained.converged:
             warnings.warn(
                 f"the loss still fell after max_iter={self.max_iter} steps; "
@@ -282,6 +294,16 @@ class CSTCBase(BaseEstimator):
                 "give 0/1 columns, or weak_learners='boosted'"
             )
         return tuple(sorted(columns))
+
+    def _check_codes(self, X: np.ndarray, names: list[str], columns: tuple[int, ...]) -> None:
+        """A split on categories has a place for every code up to the largest."""
+        for column in columns:
+            largest = float(np.nan_to_num(X[:, column]).max())
+            if largest > MOST_CATEGORIES:
+                raise ValueError(
+                    f"column {names[column]!r} is categorical and holds the code {largest:g}; codes must be numbers "
+                    f"from 0 to {MOST_CATEGORIES}: number the categories from 0 on, or give them as text"
+                )
 
     def _report(self, text: str) -> None:
         step = text.startswith(("step", "sweep"))

@@ -35,6 +35,8 @@ def check_queries(qid, y, name: str) -> np.ndarray:
     qid = np.asarray(qid)
     if qid.ndim != 1 or len(qid) != len(y):
         raise ValueError(f"{name} has shape {qid.shape}, y has {len(y)} rows; give one query id per row")
+    if qid.dtype.kind in "fO" and any(value is None or value != value for value in qid.tolist()):
+        raise ValueError(f"{name} holds missing values; give the query of every row")
     starts = np.flatnonzero(np.concatenate([[True], qid[1:] != qid[:-1]]))
     seen, counts = np.unique(qid[starts], return_counts=True)
     if (counts > 1).any():

@@ -58,7 +58,7 @@ PARAMETERS = """
     fine_tuning : bool, default=True
         Fine-tune the predictive classifiers (method "paper"; "refined" always does).
     validation_fraction : float, default=0.2
-        Part of the training data that is held out when `fit` is given no validation data{queries}.
+        Part of the training data that is held out when `fit` is given no validation data{queries}; not by "experts".
     categorical_features : sequence of int or str, or None, default=None
         Columns whose numbers are categories.  Text and categorical columns of a table always are.
     dtype : {{"float64", "float32"}}, default="float64"
@@ -78,13 +78,15 @@ ATTRIBUTES = """
     costs_ : ResolvedCosts
         Items, prices and which feature requires which item.
     expected_cost_ : float
-        Soft sum of traversal probability times exact path cost on the training data (counting="learner").
+        Sum of traversal probability times exact path cost on the training data (counting="learner").  Probabilities are
+        soft for "paper" and "refined"; for "experts" they are the shares of rows that gates stop, out of fold.
     mean_cost_ : float
-        Mean of `predict_cost` on the training data.
+        Mean of `predict_cost` on the training data, weighted by `sample_weight`.
     loss_history_ : list of ndarray
-        For each stage of training (one, in the paper's method), the loss after every step.
+        For each stage of training (one, in the paper's method), the loss after every step.  For "experts", the expected
+        loss after each gate, the last one first (the observed risk alone for a cost weight of 0).
     n_iter_ : int
-        Steps of the solver, all stages together.
+        Steps of the solver, all stages together; for "experts", gates that were considered.
     n_features_in_, feature_names_in_
         As in scikit-learn."""
 

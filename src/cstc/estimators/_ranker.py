@@ -50,7 +50,8 @@ class CSTCRanker(CSTCBase):
         qid : array-like of shape (n,)
             The query of each row; the rows of a query stand together.
         X_val, y_val, qid_val : like X, y and qid, optional
-            Validation data for pruning and fine-tuning; whole queries are held out otherwise.
+            Validation data for pruning and fine-tuning; whole queries are held out otherwise.  Experts, the default
+            with boosted trees, are cross-fitted instead and never see it.
         sample_weight, sample_weight_val : array-like of shape (n,), optional
 
         Returns
