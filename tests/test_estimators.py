@@ -378,7 +378,7 @@ def given(monkeypatch):
 
 @small_steps
 def test_whole_queries_are_held_out(given):
-    CSTCRanker(**SMALL, validation_fraction=0.25).fit(**make_data(CSTCRanker))
+    CSTCRanker(**SMALL, method="refined", validation_fraction=0.25).fit(**make_data(CSTCRanker))
     sample, validation, held_out = given
     assert validation is None
     assert held_out.sum() == 50
