@@ -37,7 +37,7 @@ class QueriedRanker(CSTCRanker):
 
 
 def expected_failures(estimator):
-    reason = "folds or held-out rows are drawn, leaves are filled by row: two rows of weight 1 are not one row of weight 2"
+    reason = "folds or held-out rows are drawn: two rows of weight 1 are not one row of weight 2"
     return {"check_sample_weight_equivalence_on_dense_data": reason}
 
 
