@@ -79,9 +79,8 @@ def _grow_family(
 ) -> Family:
     y_offset, y_scale = 0.0, 1.0
     if loss.name == "squared":  # LightGBM keeps targets in single precision: a large offset would swallow them
-        y_offset = float(np.average(sample.y, weights=sample.weights))
-        y_scale = float(np.sqrt(np.average((sample.y - y_offset) ** 2, weights=sample.weights))) or 1.0
-        sample = replace(sample, y=(sample.y - y_offset) / y_scale)
+        y_offset, y_scale = sample.units()
+        sample = sample.in_units(y_offset, y_scale)
     X, y, weights = sample.X, sample.y, sample.weights
     constant = loss.constant(y, weights)
     boosting = Boosting(

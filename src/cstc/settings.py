@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +23,15 @@ class Sample:
 
     def take(self, at: np.ndarray) -> Sample:
         return Sample(self.X[at], self.y[at], self.weights[at], None if self.qid is None else self.qid[at])
+
+    def units(self) -> tuple[float, float]:
+        """Mean and standard deviation of a numeric target (1 for a constant one)."""
+        mean = float(np.average(self.y, weights=self.weights))
+        return mean, float(np.sqrt(np.average((self.y - mean) ** 2, weights=self.weights))) or 1.0
+
+    def in_units(self, mean: float, scale: float) -> Sample:
+        """The same rows with the target measured from `mean` in steps of `scale`."""
+        return replace(self, y=(self.y - mean) / scale)
 
 
 @dataclass(frozen=True)

@@ -178,12 +178,9 @@ def train(
 def _set_up(sample, validation, held_out, loss, costs, schema, settings, report, ensembles) -> Problem:
     y_offset, y_scale = 0.0, 1.0
     if loss.name == "squared":
-        y_offset = float(np.average(sample.y, weights=sample.weights))
-        y_scale = float(np.sqrt(np.average((sample.y - y_offset) ** 2, weights=sample.weights))) or 1.0
-        sample = Sample(sample.X, (sample.y - y_offset) / y_scale, sample.weights, sample.qid)
-        if validation is not None:
-            y_val = (validation.y - y_offset) / y_scale
-            validation = Sample(validation.X, y_val, validation.weights, validation.qid)
+        y_offset, y_scale = sample.units()
+        sample = sample.in_units(y_offset, y_scale)
+        validation = None if validation is None else validation.in_units(y_offset, y_scale)
     constant = loss.constant(sample.y, sample.weights)
     report("weak learners")
     learners, (train_part, train_phi), (val_part, val_phi), cross_fitted = _learn_columns(
