@@ -160,6 +160,9 @@ SETS = {
     "miniboone_partial": Set(_miniboone, 5),
     "spambase": Set(_keel, 5),
     "satimage": Set(_keel, 5),
+    "magic": Set(_keel, 5),
+    "penbased": Set(_keel, 5),
+    "letter": Set(_keel, 5),
     "heart_cleveland": Set(_turney, 20),
     "hepatitis": Set(_turney, 20),
     "pima_diabetes": Set(_turney, 20),
@@ -191,9 +194,9 @@ def baseline_quality(data: Data) -> float:
     return float(np.mean([ndcg(data.y, rng.random(len(data.y)), data.qid, k=5) for _ in range(20)]))
 
 
-def judge(model, validation: Data, test: Data) -> dict[str, float]:
+def judge(model, **parts: Data) -> dict[str, float]:
     point = {}
-    for name, part in (("validation", validation), ("test", test)):
+    for name, part in parts.items():
         margins, cost = model.decision_and_cost(part.X)
         point[f"{name}_quality"], point[f"{name}_cost"] = quality(part, margins), float(cost.mean())
     return point
@@ -228,7 +231,7 @@ def run_cegb(train: Data, validation: Data, test: Data, regularised: bool) -> tu
         booster = lightgbm.train(parameters | extra, rows, 300, valid_sets=[judges], callbacks=[stop])
         # the same code counts for both methods
         model = from_lightgbm(booster, train.costs)
-        return judge(model, validation, test)
+        return judge(model, validation=validation, test=test)
 
     full = fit({})
     points = [full]
@@ -243,7 +246,12 @@ def run_ours(train: Data, validation: Data, test: Data, state: int) -> list[dict
     estimator = ESTIMATORS[train.task](costs=train.costs, random_state=state, n_jobs=1, **options)
     queries = {} if train.qid is None else {"qid": train.qid, "qid_val": validation.qid}
     frontier = Frontier(estimator).fit(train.X, train.y, X_val=validation.X, y_val=validation.y, **queries)
-    return [judge(model.model_, validation, test) for model in frontier.tried_models_]
+    points = []
+    for row, model in zip(frontier.tried_, frontier.tried_models_, strict=True):
+        # what validation data says is in the frontier's own table, in the same measures
+        point = {"validation_quality": row["quality"], "validation_cost": row["mean_cost"]}
+        points.append(point | judge(model.model_, test=test))
+    return points
 
 
 def run_state(data: Data, state: int, regularised: bool) -> dict:

@@ -4,6 +4,8 @@
 2. Each stage gets an expert, the best predictor on its features, cross-fitted (`experts`).
 3. For the given cost weight, gates are learned from the last stage to the first (`induction`), and the order with the
    smaller expected loss is taken.  Stages that all rows pass are left out.
+4. The end of the chain, or all of it, may be an expert that buys on its branches, if that is expected to be better
+   (`lazy`).
 
 The first two steps do not know the cost weight, so a whole frontier shares them.  Rows never teach twice: experts
 answer gates out of fold, gates answer each other from the other half, and validation rows teach nothing at all, so
@@ -21,9 +23,10 @@ import numpy as np
 from .costs import ResolvedCosts
 from .experts import Expert, grow_expert
 from .induction import ROUNDS, Chain, Gate, calibrated_mean, induce
+from .lazy import LazyExperts
 from .model import FittedTree, Schema
 from .pool import TreePool
-from .purchases import Stage, nested_sets
+from .purchases import Stage, nested_sets, unit_of_prices
 from .settings import Sample, Settings, Trained
 from .tree import TreeShape
 from .weak_learners import Boosting
@@ -41,6 +44,7 @@ class Family:
 
     boosting: Boosting
     chains: list[Chain]
+    lazy: LazyExperts
     everything: Expert  # on all features: the model of cost weight 0
     risk: float  # of that expert, out of fold
     y_offset: float
@@ -68,7 +72,13 @@ def train_experts(
         cost_weight = settings.cost_weight / family.y_scale**2
         policies = [(chain, induce(chain, cost_weight)) for chain in family.chains]
         chain, policy = min(policies, key=lambda pair: pair[1].loss)
-        experts, gates = [chain.experts[stage] for stage in policy.stages], policy.gates
+        members = list(chain.experts)
+        lazy = family.lazy.find(cost_weight, policy.value)
+        if lazy is not None:
+            with_lazy = induce(chain, cost_weight, lazy)
+            if with_lazy.loss < policy.loss:
+                policy, members = with_lazy, [*members, lazy.expert]
+        experts, gates = [members[stage] for stage in policy.stages], policy.gates
         history, reached = policy.loss_history, policy.reached
     model = _assemble(experts, gates, family, costs, loss, schema)
     return Trained(model, [history * family.y_scale**2], True, reached)
@@ -113,7 +123,8 @@ def _grow_family(
 
     everything = expert(np.arange(X.shape[1]))
     report("orders of buying")
-    chains = nested_sets(boosting, X, y, weights, _risk(loss, np.tile(constant, (len(y), 1)), sample))
+    risk = _risk(loss, np.tile(constant, (len(y), 1)), sample)  # of the constant prediction
+    chains = nested_sets(boosting, X, y, weights, risk)
     experts = [[expert(stage.columns) for stage in chain] for chain in chains]
     if costs.evaluation:  # where a tree has a price, a stage may also stop with few large steps
         hasty = replace(
@@ -144,6 +155,15 @@ def _grow_family(
             )
             for stages, members in zip(chains, experts, strict=True)
         ],
+        LazyExperts(
+            boosting,
+            X,
+            y,
+            weights,
+            folds,
+            unit_of_prices(costs, risk),
+            lambda margins, at: loss.expected(margins, mean[at]),
+        ),
         everything,
         _risk(loss, everything.margins, sample),
         y_offset,

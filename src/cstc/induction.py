@@ -24,6 +24,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from .experts import Expert
+from .lazy import LazyExpert
 from .pool import TreePool
 from .purchases import Stage
 from .weak_learners import flatten_booster
@@ -31,6 +32,7 @@ from .weak_learners import flatten_booster
 __all__ = ["Chain", "Policy", "calibrated_mean", "induce"]
 
 ROUNDS = 40
+NO_COLUMNS = np.zeros(0, dtype=int)
 RARE = 0.005  # a gate that nearly all rows, or nearly none, pass is no gate
 PARAMETERS = {
     "objective": "regression",
@@ -73,22 +75,26 @@ class Policy:
     Attributes
     ----------
     stages : list of int
-        In the order of the chain.
+        In the order of the chain; the number after its last one is a lazy expert.
     gates : list of Gate
         One for each stage but the last.
-    loss : float
-        Expected risk + cost_weight * price on the training rows, out of fold.
+    value : ndarray of shape (n,)
+        Expected risk + cost_weight * price at each training row, out of fold.
     loss_history : ndarray
-        That loss after each gate was learned, the last one first.
+        Its mean after each gate was learned, the last one first.
     reached : ndarray of shape (n_stages,)
         Share of the training rows that stops at each of `stages`, out of fold.
     """
 
     stages: list[int]
     gates: list[Gate]
-    loss: float
+    value: np.ndarray
     loss_history: np.ndarray
     reached: np.ndarray
+
+    @property
+    def loss(self) -> float:
+        return float(self.loss_history[-1])
 
 
 class Chain:
@@ -164,19 +170,26 @@ class Chain:
         return self._binned[key].set_label(gain[rows])
 
 
-def induce(chain: Chain, cost_weight: float) -> Policy:
-    """The gates of a chain, from the last stage to the first."""
+def induce(chain: Chain, cost_weight: float, lazy: LazyExpert | None = None) -> Policy:
+    """The gates of a chain, from the last stage to the first; `lazy` comes after the last one."""
     last = len(chain.stages) - 1
-    value = chain.losses[:, last] + cost_weight * chain.prices[last]
+    if lazy is None:
+        value = chain.losses[:, last] + cost_weight * chain.prices[last]
+    else:
+        last += 1
+        value = lazy.losses + cost_weight * lazy.prices(NO_COLUMNS)
     history = [float(np.mean(chain.weights * value))]
     nodes: list[tuple[int, Gate | None]] = [(last, None)]
     stops = np.full(len(value), last)
     for stage in range(last - 1, -1, -1):
         stopping = chain.losses[:, stage] + cost_weight * chain.prices[stage]
+        straight = value  # if all rows go, those that come to the lazy expert have bought nothing here
+        if lazy is not None and nodes == [(last, None)]:
+            value = lazy.losses + cost_weight * lazy.prices(chain.stages[stage].columns)
         gain = stopping - value
         # all rows go, none does, or the gate decides: what is best out of fold
         ways: list[tuple[np.ndarray, np.ndarray, Gate | None]] = [
-            (np.full(len(gain), True), value, None),
+            (np.full(len(gain), True), straight, None),
             (np.full(len(gain), False), stopping, None),
         ]
         if len(chain.stages[stage].columns) and gain.min() < 0 < gain.max():
@@ -195,7 +208,7 @@ def induce(chain: Chain, cost_weight: float) -> Policy:
     return Policy(
         stages=[stage for stage, _ in nodes],
         gates=[gate for _, gate in nodes if gate is not None],
-        loss=history[-1],
+        value=value,
         loss_history=np.array(history),
         reached=np.array([np.mean(chain.weights * (stops == stage)) for stage, _ in nodes]),
     )

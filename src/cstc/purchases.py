@@ -19,7 +19,7 @@ import numpy as np
 from .costs import ResolvedCosts
 from .weak_learners import Boosting, boost_while_prices_fall
 
-__all__ = ["Stage", "nested_sets"]
+__all__ = ["Stage", "nested_sets", "unit_of_prices"]
 
 LEVELS = np.repeat(np.geomspace(1.0, 1e-5, 40), 6)  # six rounds at each level of the prices
 EXPONENTS = (1.0, 0.0)  # of the prices, one order for each
@@ -44,6 +44,12 @@ def nested_sets(
         if not any(_same(chain, other) for other in chains):
             chains.append(chain)
     return chains
+
+
+def unit_of_prices(costs: ResolvedCosts, risk: float) -> float:
+    """Risk for one unit of cost at which a typical feature would cost all of `risk`; 0 if nothing has a price."""
+    priced = costs.divided_prices[costs.divided_prices > 0]
+    return risk / float(np.median(priced)) if len(priced) else 0.0
 
 
 def _order(

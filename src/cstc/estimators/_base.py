@@ -33,6 +33,7 @@ from ._parameters import check_parameters
 
 __all__ = ["CSTCBase"]
 
+MEAN_COST_ROWS = 2000
 MOST_CATEGORIES = 65_535
 
 
@@ -133,7 +134,9 @@ class CSTCBase(BaseEstimator):
         self._take(trained)
         # weights of rows are numbers of rows; weights of classes say what errors matter, and change no bill
         rows = sample.weights / self._class_weights(sample.y)
-        self.mean_cost_ = float(np.average(self.model_.predict_cost(sample.X), weights=rows))
+        at = np.flatnonzero(rows)
+        at = at[np.linspace(0, len(at) - 1, min(len(at), MEAN_COST_ROWS)).round().astype(int)]
+        self.mean_cost_ = float(np.average(self.model_.predict_cost(X[at]), weights=rows[at]))
         if not trained.converged:
             warnings.warn(
                 f"the loss still fell after max_iter={self.max_iter} steps; "

@@ -81,7 +81,8 @@ ATTRIBUTES = """
         Sum of traversal probability times exact path cost on the training data (counting="learner").  Probabilities are
         soft for "paper" and "refined"; for "experts" they are the shares of rows that gates stop, out of fold.
     mean_cost_ : float
-        Mean of `predict_cost` on the training data, weighted by `sample_weight`.
+        Mean of `predict_cost` on the training data (on 2,000 rows of it, evenly spaced, if there are more), weighted by
+        `sample_weight`.
     loss_history_ : list of ndarray
         For each stage of training (one, in the paper's method), the loss after every step.  For "experts", the expected
         loss after each gate, the last one first (the observed risk alone for a cost weight of 0).
