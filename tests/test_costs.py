@@ -254,3 +254,36 @@ def test_resolved_bills_are_the_same_bills(drawn):
     assert resolved.prices[resolved.feature_items[at].any(axis=0)].sum() == pytest.approx(costs.price_of(some))
     assert resolved.full_cost == pytest.approx(costs.price_of(names))
     np.testing.assert_allclose(resolved.feature_prices, [costs.price_of([name]) for name in names])
+
+
+# -- to the cent ------------------------------------------------------------------------------------------------
+
+
+@PROPERTY
+@given(st.lists(st.integers(0, 99_999), min_size=1, max_size=12), st.randoms())
+def test_bills_in_cents_are_the_numbers_that_a_user_would_type(cents, random):
+    resolved = CostModel([cent / 100 for cent in cents]).resolve([f"x{j}" for j in range(len(cents))])
+    items = [r for r in range(len(cents)) if random.random() < 0.6]
+    random.shuffle(items)
+    typed = float(f"{sum(cents[r] for r in items) // 100}.{sum(cents[r] for r in items) % 100:02d}")
+    assert resolved.bill(items) == typed
+    table = np.isin(np.arange(len(cents)), items)[None, :]
+    assert resolved.bills(table)[0] == typed
+    assert CostModel([cent / 100 for cent in cents]).price_of(items) == typed
+
+
+@pytest.mark.parametrize("prices", [[np.pi, 0.1, np.e, 1 / 3], [1e100, 0.1, 2.0, 3.0], [2.0**53, 1.0, 1.0, 0.5]])
+def test_other_bills_do_not_depend_on_the_order(prices):
+    resolved = CostModel(prices).resolve(list("abcd"))
+    assert resolved.decimal is None
+    rows = np.random.default_rng(0).random((50, 4)) < 0.5
+    bills = resolved.bills(rows)
+    for row, bill in zip(rows, bills, strict=True):
+        items = np.flatnonzero(row).tolist()
+        assert bill == resolved.bill(items) == resolved.bill(items[::-1]) == pytest.approx(np.dot(row, prices))
+
+
+def test_nothing_is_for_nothing():
+    resolved = CostModel([]).resolve([])
+    assert resolved.bill([]) == 0.0
+    np.testing.assert_array_equal(resolved.bills(np.zeros((3, 0), dtype=bool)), [0, 0, 0])

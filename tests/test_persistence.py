@@ -283,6 +283,11 @@ def test_a_file_in_the_working_directory(tmp_path, monkeypatch):
     assert cstc.load("here.cstc").link == "identity"
 
 
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"the folder .*nowhere' does not exist; make it first"):
+        cstc.save(random_model(np.random.default_rng(1), "identity"), tmp_path / "nowhere" / "model.cstc")
+
+
 def test_only_models_are_saved(path):
     with pytest.raises(TypeError, match="CSTCRegressor cannot be saved; give a fitted estimator"):
         cstc.save(CSTCRegressor(), path)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from .model import FittedTree
-from .persistence import ModelFileError, _write_whole, load, save
+from .persistence import ModelFileError, load, save, write_whole
 
 __all__ = ["Checkpoint", "digest"]
 
@@ -115,7 +115,7 @@ class Checkpoint:
         self._write(f"{name}.json", {"fingerprint": self._fingerprint, "state": dict(state)})
 
     def _write(self, name: str, document: Mapping[str, Any]) -> None:
-        _write_whole(os.path.realpath(self.folder / name), json.dumps(document, indent=1).encode())
+        write_whole(os.path.realpath(self.folder / name), json.dumps(document, indent=1).encode())
 
     def _read(self, name: str) -> dict[str, Any]:
         try:

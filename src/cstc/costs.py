@@ -9,8 +9,10 @@ item has a price and is paid once per input.  The paper is the case of one item 
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ __all__ = ["CostModel", "ResolvedCosts", "as_cost_model"]
 
 
 MOST_EXPENSIVE = 1e100
+MOST_DIGITS = 9  # behind the point, of a price that is a decimal number
 
 
 def _check_price(name: object, price: Any) -> float:
@@ -63,7 +66,37 @@ class ResolvedCosts:
     @property
     def full_cost(self) -> float:
         """Price of all features together, each item paid once."""
-        return float(self.prices[self.feature_items.any(axis=0)].sum())
+        return self.bill(np.flatnonzero(self.feature_items.any(axis=0)))
+
+    @cached_property
+    def decimal(self) -> tuple[np.ndarray, float] | None:
+        """Prices as whole numbers of a decimal unit, and that unit's number in 1; None if they are no short decimals.
+
+        Sums of whole numbers are exact, so a bill in cents is the number that a user would type, in whatever order
+        its items were bought.
+        """
+        for digits in range(MOST_DIGITS + 1):
+            scale = 10.0**digits
+            units = np.round(self.prices * scale)
+            if np.array_equal(units / scale, self.prices):
+                return (units, scale) if units.sum() < 2.0**53 else None
+        return None
+
+    def bill(self, items: Iterable[int]) -> float:
+        """Price of some items, by their numbers."""
+        if self.decimal is None:
+            return math.fsum(self.prices[list(items)])  # rounded once: in every order the same
+        units, scale = self.decimal
+        return float(units[list(items)].sum() / scale)
+
+    def bills(self, items: np.ndarray) -> np.ndarray:
+        """Price of each row of a table of items, bool (n, n_items); the same numbers as `bill` gives."""
+        if self.decimal is not None:
+            units, scale = self.decimal
+            return (items @ units) / scale
+        sets, which = np.unique(np.packbits(items, axis=1), axis=0, return_inverse=True)
+        members = np.unpackbits(sets, axis=1, count=self.n_items)
+        return np.array([self.bill(np.flatnonzero(row)) for row in members], dtype=float)[which.ravel()]
 
     @property
     def feature_prices(self) -> np.ndarray:
@@ -194,9 +227,9 @@ class CostModel:
             if unknown:
                 last = len(self.prices) - 1
                 raise ValueError(f"no price for {_shorten(map(str, unknown))}; prices go by column number, 0 to {last}")
-            return float(sum(self.prices[j] for j in columns))
+            return _sum([self.prices[j] for j in columns])
         items = set().union(*(self._items_of(str(name)) for name in features), set())
-        return float(sum(self.prices[item] for item in items))
+        return _sum([self.prices[item] for item in items])
 
     def resolve(self, feature_names: Sequence[str]) -> ResolvedCosts:
         """Bind the model to columns; `feature_names` in the order of the columns of X."""
@@ -258,6 +291,11 @@ class CostModel:
 
         visit(name)
         return seen
+
+
+def _sum(prices: list[float]) -> float:
+    everything = np.ones((1, len(prices)), dtype=bool)
+    return ResolvedCosts([""] * len(prices), np.array(prices, dtype=float), everything).full_cost
 
 
 def as_cost_model(costs: Any, n_features: int) -> CostModel:

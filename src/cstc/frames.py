@@ -13,6 +13,8 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from narwhals.exceptions import DuplicateError
 
+from .schema import category_code, is_missing
+
 __all__ = ["categories_of", "encode", "is_frame"]
 
 
@@ -31,7 +33,7 @@ def categories_of(X: Any) -> dict[str, list]:
     for name, column in _columns(X):
         if column.dtype not in (nw.Categorical, nw.Enum, nw.String, nw.Object):
             continue
-        values = [value for value in column.to_list() if not _is_missing(value)]
+        values = [value for value in column.to_list() if not is_missing(value)]
         if column.dtype == nw.Object and all(isinstance(value, Real) for value in values):
             continue  # numbers in a column of no type
         found[name] = sorted({str(value) for value in values})
@@ -47,7 +49,7 @@ def encode(X: Any, categories: dict[str, list]) -> Any:
     for j, (name, column) in enumerate(columns):
         if name in categories:
             code = {value: float(k) for k, value in enumerate(categories[name])}
-            matrix[:, j] = [np.nan if _is_missing(v) else code.get(str(v), np.nan) for v in column.to_list()]
+            matrix[:, j] = [np.nan if is_missing(v) else category_code(code, v) for v in column.to_list()]
             continue
         try:
             matrix[:, j] = _numbers(column)
@@ -75,7 +77,3 @@ def _numbers(column: nw.Series) -> np.ndarray:
     if not (column.dtype.is_numeric() or column.dtype in (nw.Boolean, nw.Object) or column.is_null().all()):
         raise TypeError("not a number")  # a date would become one without a word
     return column.cast(nw.Float64).to_numpy()
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and np.isnan(value)) or type(value).__name__ == "NAType"

@@ -132,6 +132,10 @@ def _link(dump: dict[str, Any], raw_score: bool) -> tuple[str, float, int]:
         return "logistic", steepness[0] if steepness else 1.0, 1
     if name == "multiclass":
         return "softmax", 1.0, n_outputs
+    if n_outputs > 1:
+        raise ValueError(
+            f"the objective {dump['objective']!r} gives {n_outputs} scores; of those, cstc knows 'multiclass'"
+        )
     raise ValueError(
         f"the objective {dump['objective']!r} transforms raw scores in a way that cstc does not know; "
         "pass raw_score=True to answer the raw scores"

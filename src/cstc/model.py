@@ -26,6 +26,7 @@ import numpy as np
 
 from .costs import ResolvedCosts
 from .pool import TreePool
+from .schema import Schema
 from .tree import TreeShape
 
 __all__ = ["COUNTINGS", "LINKS", "FittedTree", "Schema", "check_counting", "probabilities"]
@@ -44,27 +45,6 @@ def probabilities(margins: np.ndarray, link: str) -> np.ndarray:
     return shifted / shifted.sum(axis=1, keepdims=True)
 
 
-@dataclass(frozen=True, eq=False)
-class Schema:
-    """What the columns and the outputs mean.
-
-    Attributes
-    ----------
-    feature_names : list of str
-    categories : dict of str to list of str
-        For a text or categorical column, its values; the model sees the position of a value in this list.
-    may_miss : bool ndarray of shape (n_features,)
-        Whether training saw missing values in a column.
-    classes : ndarray or None
-        The classes in the order of the probabilities; None for regression and ranking.
-    """
-
-    feature_names: list[str]
-    categories: dict[str, list[str]]
-    may_miss: np.ndarray
-    classes: np.ndarray | None = None
-
-
 @dataclass(frozen=True)
 class Run:
     """What happened to a block of rows: where each ended, its margins, and the learners it evaluated."""
@@ -78,6 +58,8 @@ class Run:
 @dataclass(frozen=True, eq=False)
 class FittedTree:
     """A fitted tree of classifiers.
+
+    What takes rows takes a matrix of numbers, or a table with the columns of the schema.
 
     Attributes
     ----------
@@ -142,7 +124,7 @@ class FittedTree:
 
     def terminal_costs(self) -> np.ndarray:
         """``c^l``: the exact cost of each path in the paper's counting."""
-        return self.terminal_items() @ self.costs.prices + self.costs.evaluation * self.terminal_learners.sum(axis=1)
+        return self.costs.bills(self.terminal_items()) + self.costs.evaluation * self.terminal_learners.sum(axis=1)
 
     def runs(self, X: np.ndarray) -> Iterator[Run]:
         """Send the rows down the tree in blocks, evaluating only the learners that each path needs."""
@@ -191,8 +173,9 @@ class FittedTree:
                     leave(node, -1 - child, going)
         return Run(rows, terminals, margins, leaves)
 
-    def decision_function(self, X: np.ndarray) -> np.ndarray:
+    def decision_function(self, X: Any) -> np.ndarray:
         """Margins of shape (n, n_outputs) at the terminal that each row reaches."""
+        X = self.schema.matrix(X)
         margins = np.empty((len(X), self.n_outputs))
         for run in self.runs(X):
             margins[run.rows] = run.margins
@@ -204,42 +187,46 @@ class FittedTree:
             return margins[:, 0]
         return self.schema.classes[probabilities(margins, self.link).argmax(axis=1)]
 
-    def predict(self, X: np.ndarray) -> np.ndarray:
+    def predict(self, X: Any) -> np.ndarray:
         """Predicted values or classes."""
         return self.answers(self.decision_function(X))
 
-    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+    def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities, in the order of ``schema.classes``."""
         if self.schema.classes is None:
             raise ValueError("predict_proba needs a classifier; this model predicts numbers: use predict")
         return probabilities(self.decision_function(X), self.link)
 
-    def apply(self, X: np.ndarray) -> np.ndarray:
+    def apply(self, X: Any) -> np.ndarray:
         """The terminal that each row reaches."""
+        X = self.schema.matrix(X)
         terminals = np.empty(len(X), dtype=int)
         for run in self.runs(X):
             terminals[run.rows] = run.terminals
         return terminals
 
-    def bought_items(self, X: np.ndarray, counting: str = "branch") -> np.ndarray:
+    def bought_items(self, X: Any, counting: str = "branch") -> np.ndarray:
         """Bool (n, n_items): what is bought for each row."""
         check_counting(counting)
+        X = self.schema.matrix(X)
         bought = np.empty((len(X), self.costs.n_items), dtype=bool)
         for run in self.runs(X):
             bought[run.rows] = self._items_of(run, counting)
         return bought
 
-    def predict_cost(self, X: np.ndarray, counting: str = "branch") -> np.ndarray:
+    def predict_cost(self, X: Any, counting: str = "branch") -> np.ndarray:
         """Exact cost of each row: every item and every weak learner on its path is paid once."""
         check_counting(counting)
+        X = self.schema.matrix(X)
         cost = np.empty(len(X))
         for run in self.runs(X):
             cost[run.rows] = self._cost_of(run, counting)
         return cost
 
-    def decision_and_cost(self, X: np.ndarray, counting: str = "branch") -> tuple[np.ndarray, np.ndarray]:
+    def decision_and_cost(self, X: Any, counting: str = "branch") -> tuple[np.ndarray, np.ndarray]:
         """`decision_function` and `predict_cost` in one pass."""
         check_counting(counting)
+        X = self.schema.matrix(X)
         margins = np.empty((len(X), self.n_outputs))
         cost = np.empty(len(X))
         for run in self.runs(X):
@@ -249,7 +236,7 @@ class FittedTree:
 
     def _cost_of(self, run: Run, counting: str) -> np.ndarray:
         evaluated = self.terminal_learners.sum(axis=1)[run.terminals]
-        return self._items_of(run, counting) @ self.costs.prices + self.costs.evaluation * evaluated
+        return self.costs.bills(self._items_of(run, counting)) + self.costs.evaluation * evaluated
 
     def _items_of(self, run: Run, counting: str) -> np.ndarray:
         if counting == "learner":

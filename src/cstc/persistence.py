@@ -36,7 +36,7 @@ from .model import FittedTree, Schema
 from .pool import TreePool
 from .tree import TreeShape
 
-__all__ = ["ModelFileError", "load", "save"]
+__all__ = ["ModelFileError", "load", "save", "write_whole"]
 
 FORMAT = "cstc-model"
 VERSION = 1
@@ -117,7 +117,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     if not isinstance(tree, FittedTree):
         raise TypeError(f"a {type(model).__name__} cannot be saved; give a fitted estimator or its model_")
     validate_model(tree)
-    _write_whole(os.path.realpath(path), _pack(_members_of(tree)))
+    write_whole(os.path.realpath(os.fsdecode(path)), _pack(_members_of(tree)))
 
 
 def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> FittedTree:
@@ -458,9 +458,11 @@ def _read_manifest(raw: bytearray) -> dict[str, Any]:
     return manifest
 
 
-def _write_whole(path: str, content: bytes) -> None:
+def write_whole(path: str, content: bytes) -> None:
     """Write beside the target, then rename: whoever opens `path` sees the old file or the new one."""
     folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"the folder {folder!r} does not exist; make it first, or give another path")
     unfinished = os.path.join(folder, f".cstc-{os.urandom(8).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     descriptor = os.open(unfinished, flags, 0o666)  # the rights of any new file, by the user's umask

@@ -191,6 +191,9 @@ def test_what_cannot_be_served_is_an_error():
     multi = train(**TASKS["multiclass"])[0]
     with pytest.raises(ValueError, match="3 raw scores for each row; only one can be the answer"):
         cstc.from_lightgbm(multi, raw_score=True)
+    one_against_all = train(**TASKS["multiclass"] | {"objective": "multiclassova"})[0]
+    with pytest.raises(ValueError, match=r"'multiclassova.* gives 3 scores; of those, cstc knows 'multiclass'"):
+        cstc.from_lightgbm(one_against_all)
     with pytest.raises(ValueError, match="classes has 2 entries, the booster has 3 classes"):
         cstc.from_lightgbm(multi, classes=["a", "b"])
     with pytest.raises(ValueError, match="costs has 3 entries, X has 5 features"):

@@ -14,7 +14,7 @@ import numpy as np
 from ..frontier import FrontierTable
 from ..frontier._choice import Choice
 from ..frontier._path import Point, Rows, not_dominated, search
-from ..frontier._quality import quality_of
+from ..frontier._quality import Quality, quality_of
 from ..metrics import cost_summary
 
 __all__ = ["SystemFrontier", "frontier_of"]
@@ -52,7 +52,7 @@ class _Models:
     setting: Any
     shared: Any
     validation: Rows
-    quality: Callable[[Any, Rows], float]
+    quality: Quality
     report: Callable[[int, Point, float], None]
     points: dict[Any, Point] = field(default_factory=dict)
 
@@ -67,7 +67,7 @@ class _Models:
     def _judge(self, model: Any, value: Any) -> Point:
         rows = self.validation
         cost = cost_summary(model.predict_cost(rows.X, qid=rows.qid))
-        quality = self.quality(model, rows)
+        quality = self.quality(model, rows, None)
         if not np.isfinite(quality):
             raise ValueError(f"the quality of the model with {self.system._varied}={value!r} is {quality}")
         row = {self.system._varied: value} | {f"{name}_cost": number for name, number in cost.items()}

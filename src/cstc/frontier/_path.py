@@ -100,7 +100,7 @@ class Fits:
     estimator: Any
     train: Rows
     validation: Rows
-    quality: Callable[[Any, Rows], float]
+    quality: Callable[[Any, Rows, np.ndarray | None], float]
     store: Checkpoint | None
     report: Callable[[int, Point, float, bool], None]
     points: dict[float, Point] = field(default_factory=dict)
@@ -135,8 +135,9 @@ class Fits:
         return self.points[min(larger)].model._solution
 
     def _judge(self, model) -> Point:
-        cost = cost_summary(model.predict_cost(self.validation.X), self.validation.weights)
-        quality = self.quality(model, self.validation)
+        margins, costs = model.model_.decision_and_cost(model._check_X(self.validation.X, reset=False))
+        cost = cost_summary(costs, self.validation.weights)
+        quality = self.quality(model, self.validation, margins)
         if not np.isfinite(quality):
             raise ValueError(f"the quality of the model with cost_weight={model.cost_weight:g} is {quality}")
         row = {"cost_weight": float(model.cost_weight)} | {f"{name}_cost": value for name, value in cost.items()}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from numbers import Real
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ..model import FittedTree
+from ..schema import category_code
 from .walks import plan_for
 
 __all__ = ["Classifier", "CompiledTree", "Fault", "Step", "compile_tree", "fitted_tree"]
@@ -77,6 +79,8 @@ class CompiledTree:
         self.classes: list | None = None if model.schema.classes is None else model.schema.classes.tolist()
         self.constant = [float(margin) for margin in model.constant]
         self._prices_of: dict[int, float] = {0: 0.0}
+        units, self._scale = model.costs.decimal or (None, 1.0)  # as in `ResolvedCosts.bill`, without arrays
+        self._units: list[float] | None = None if units is None else units.tolist()
         self.plan = plan_for(model.pool, len(self.feature_names))
         self._compile_nodes(model)
 
@@ -114,10 +118,13 @@ class CompiledTree:
     # -- using -----------------------------------------------------------------------------------------------
 
     def price_of(self, items: int) -> float:
-        """Price of a set of items (bit r is item r), rounded once, so that it does not depend on their order."""
+        """Price of a set of items (bit r is item r), the same number as in `predict_cost`."""
         price = self._prices_of.get(items)
         if price is None:
-            price = math.fsum(self.prices[r] for r in bits(items))
+            if self._units is None:
+                price = math.fsum(self.prices[r] for r in bits(items))
+            else:
+                price = sum([self._units[r] for r in bits(items)]) / self._scale
             if len(self._prices_of) >= PRICES_KEPT:
                 self._prices_of = {0: 0.0}
             self._prices_of[items] = price
@@ -163,7 +170,7 @@ class CompiledTree:
                 raise Fault(f"{self.feature_names[feature]} is missing, and training saw no missing values in it")
             return math.nan
         if codes is not None:
-            return codes.get(str(raw), math.nan)  # a category never seen counts as missing, as in predict
+            return category_code(codes, raw)  # a category never seen counts as missing, as in predict
         if not -math.inf < raw < math.inf:
             raise Fault(f"{self.feature_names[feature]} is {raw}; it must be finite")
         return raw
@@ -200,6 +207,8 @@ def _as_category(raw: Any, name: str) -> Any:
         raise Fault(f"{name} is {_clip(raw)}; it must be one category")
     if isinstance(raw, float | np.floating) and np.isnan(raw):
         return math.nan
+    if isinstance(raw, Real):
+        return raw
     try:
         return str(raw)
     except Exception:
@@ -246,9 +255,11 @@ def fitted_tree(model: Any) -> FittedTree:
     inner = getattr(model, "model_", None)
     if isinstance(inner, FittedTree):
         return inner
-    if hasattr(model, "fit"):
+    if hasattr(model, "fit") and hasattr(model, "predict_cost"):
         raise ValueError(f"this {type(model).__name__} is not fitted yet; call fit first")
-    raise TypeError(f"model is a {type(model).__name__}; give a fitted cstc estimator or a FittedTree")
+    raise TypeError(
+        f"model is a {type(model).__name__}; give a fitted cstc estimator (a pipeline's last step) or a FittedTree"
+    )
 
 
 def compile_tree(model: Any) -> CompiledTree:
