@@ -255,20 +255,25 @@ def run_ours(train: Data, validation: Data, test: Data, state: int) -> list[dict
     return points
 
 
-def run_state(data: Data, state: int, regularised: bool) -> dict:
+def run_state(data: Data, state: int, regularised: bool, known: Path) -> dict:
+    """Both methods; ours does not depend on how CEGB is set, so what is `known` of it is not fitted again."""
     train, validation, test = data.split(state)
     started = time.perf_counter()
     full, theirs = run_cegb(train, validation, test, regularised)
     between = time.perf_counter()
-    ours = run_ours(train, validation, test, state)
-    ended = time.perf_counter()
+    if known.exists():
+        earlier = json.loads(known.read_text())
+        ours, our_seconds = earlier["cstc"], earlier["cstc_seconds"]
+    else:
+        ours = run_ours(train, validation, test, state)
+        our_seconds = time.perf_counter() - between
     return {
         "full": full,
         "constant": baseline_quality(test),
         "cegb": theirs,
         "cstc": ours,
         "cegb_seconds": between - started,
-        "cstc_seconds": ended - between,
+        "cstc_seconds": our_seconds,
         "rows": len(data.y),
         "date": datetime.date.today().isoformat(),
     }
@@ -404,7 +409,8 @@ def main() -> None:
                 path = cache / f"{name}-{state:02d}.json"
                 if path.exists() or state >= (arguments.states or SETS[name].n_states):
                     continue
-                found = run_state(SETS[name].load(arguments.data / name), state, arguments.regularised)
+                known = arguments.cache / path.name
+                found = run_state(SETS[name].load(arguments.data / name), state, arguments.regularised, known)
                 unfinished = path.with_suffix(".part")
                 unfinished.write_text(json.dumps(found))
                 os.replace(unfinished, path)

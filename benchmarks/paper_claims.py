@@ -58,6 +58,11 @@ def full_point(results: Results, name: str, state: int) -> dict[str, Any]:
     return max(points, key=lambda point: point["parameter"])
 
 
+def full_qualities(results: Results, name: str) -> np.ndarray:
+    """Test quality of the whole ensemble, one entry for each state."""
+    return np.array([full_point(results, name, state)["test"]["quality"] for state in states_of(results, name)])
+
+
 def states_of(results: Results, name: str) -> list[int]:
     return sorted({state for set_name, state, system in results if set_name == name and system == FULL})
 
@@ -67,7 +72,7 @@ def systems_of(results: Results, name: str) -> list[str]:
     return [system for system in found if system != "CSTC unpruned"]
 
 
-def curve(results: Results, name: str, system: str, counting: str) -> np.ndarray:
+def curve(results: Results, name: str, system: str, counting: str, parts=BUDGETS) -> np.ndarray:
     """Test quality at each budget, one row for each state; NaN below the cheapest model.
 
     Between two models the curve is a straight line: what a mix of both gives.
@@ -78,7 +83,7 @@ def curve(results: Results, name: str, system: str, counting: str) -> np.ndarray
         points = chosen(results.get((name, state, system), {"points": []})["points"], counting)
         costs = [point["validation"][counting] for point in points] or [np.inf]
         tested = [point["test"]["quality"] for point in points] or [np.nan]
-        budgets = np.array(BUDGETS) * full * (1 + 1e-9)
+        budgets = np.array(parts) * full * (1 + 1e-9)
         qualities.append(np.where(budgets >= costs[0], np.interp(budgets, costs, tested), np.nan))
     return np.array(qualities)
 
@@ -95,6 +100,16 @@ def cost_of_quality(results: Results, name: str, system: str, counting: str, sha
         good = [p for p in points if p["validation"]["quality"] >= share * full["validation"]["quality"]]
         found.append(good[0]["test"][counting] / full["test"][counting] if good else np.nan)
     return np.array(found)
+
+
+def part_on_curve(results: Results, name: str, system: str, counting: str, share: float) -> float:
+    """Where the mean curve reaches that share of the ensemble's mean quality, as a part of its cost; NaN if never."""
+    parts = np.geomspace(0.001, 1.0, 500)
+    wanted = share * np.mean(
+        [full_point(results, name, state)["test"]["quality"] for state in states_of(results, name)]
+    )
+    reached = parts[curve(results, name, system, counting, parts).mean(axis=0) >= wanted]
+    return float(reached[0]) if len(reached) else float("nan")
 
 
 def mean(values: np.ndarray) -> float:
@@ -338,24 +353,17 @@ def _reached_depths(tree: dict[str, Any]) -> list[int]:
 def quarter_of_the_cost(results: Results, name: str) -> Claim:
     """Not the paper's: what this library promises of its default method."""
     title = f"{name}: the default method reaches 99% of stage-wise regression's NDCG@5 at a quarter of its cost or less"
-    parts, ratios = [], []
+    parts, reached = [], []
     for counting in COUNTINGS:
-        reached = cost_of_quality(results, name, "default method", counting, 0.99)
-        tested = []
-        for state in states_of(results, name):
-            full = full_point(results, name, state)
-            point = for_budget(
-                results.get((name, state, "default method"), {"points": []})["points"],
-                counting,
-                0.25 * full["validation"][counting],
-            )
-            tested.append(np.nan if point is None else point["test"]["quality"] / full["test"]["quality"])
+        reached.append(part_on_curve(results, name, "default method", counting, 0.99))
+        quarter = curve(results, name, "default method", counting, (0.25,))[:, 0]
+        chosen_at = cost_of_quality(results, name, "default method", counting, 0.99)
         parts.append(
-            f"counted by {counting}: 99% on validation data at {_share(reached)} of the cost; for a quarter of the "
-            f"cost {_share(np.array(tested))} of the test NDCG@5"
+            f"counted by {counting}: on the mean test curve 99% at {reached[-1]:.3f} of the cost, and "
+            f"{np.mean(quarter) / np.mean(full_qualities(results, name)):.1%} at a quarter; the points that validation data says have 99% cost "
+            f"{_share(chosen_at)}"
         )
-        ratios.append(mean(reached))
-    held = None if not parts or np.isnan(ratios).all() else bool(np.nanmax(ratios) <= 0.25)
+    held = None if np.isnan(reached).all() else bool(max(reached) <= 0.25)  # false where one is never reached
     return Claim(title, held, "; ".join(parts))
 
 
