@@ -7,13 +7,17 @@
 For a set and a random state, rows are split 60/20/20 (parts in turn for MQ2007, the given split for mslr_sample, where
 the state only seeds the methods).  Both methods learn from the first part and have the second for choosing: early
 stopping and budgets for CEGB, budgets alone for cstc, whose fits never see it.  CEGB is LightGBM with its own default
-parameters, both penalties on features, at 14 strengths each; cstc is ``Frontier`` of the estimator with its defaults.
+parameters (fewer rows in a leaf on sets so small that it could not split otherwise), both penalties on features, at 14
+strengths each; cstc is ``Frontier`` of the estimator with its defaults.
 
 For every budget on a fine logarithmic grid, a method plays the point that validation data prefers among those that it
 can afford (cost on validation data); test cost and test quality, averaged over states, make its curve.  A target is a
 share of the lift of LightGBM without prices over a constant (over random order for ranking); a method's cost at a
-target is the test cost at the first budget at which its curve reaches it, or the full model's if it never does.
-Both are charged by the same code for the items on the branches that a row takes.
+target is the test cost at the first budget at which its curve reaches it, or the full model's if it never does.  Costs
+below a thousandth of the full model's count as that much: a target that is met for nothing has no ratio.  Both are
+charged by the same code for the items on the branches that a row takes.
+
+Delete --cache after a change of the method: finished states are not measured again.
 """
 
 from __future__ import annotations
@@ -223,7 +227,7 @@ def run_cegb(train: Data, validation: Data, test: Data, regularised: bool) -> tu
         risk = -2.0 * float(share @ np.log(share))  # LightGBM's gains are twice the drop of the log loss
     else:
         risk = float(np.var(train.y))
-    prices = risk / np.median(train.prices) * train.prices
+    prices = risk / np.median(train.prices[train.prices > 0]) * train.prices
 
     def fit(extra: dict) -> dict[str, float]:
         rows = lightgbm.Dataset(train.X, train.y, feature_name=train.columns, categorical_feature=train.categorical)

@@ -218,11 +218,18 @@ def test_missing_query(missing):
 
 
 @each_estimator
-def test_huge_codes_of_categories(estimator):
+@pytest.mark.parametrize(("first", "step", "shown"), [(0.0, 1e9, "1e+09"), (-2.0, 1.0, "-2"), (0.0, 0.5, "0.5")])
+def test_codes_that_are_no_categories(estimator, first, step, shown):
     coded = X.copy()
-    coded[:, 1] = np.arange(len(X)) % 3 * 1e9
-    with error("column 'x1' is categorical and holds the code 2e+09; codes must be numbers from 0 to 65535"):
+    coded[:, 1] = first + np.arange(len(X)) % 3 * step
+    message = f"column 'x1' is categorical and holds the code {shown}; codes must be whole numbers from 0 to 65535"
+    with error(message):
         fit(estimator, {"categorical_features": [1]}, X=coded)
+
+
+def test_targets_whose_squares_overflow():
+    with error("y holds 1e+155; the squares of values above 1e+100 overflow: take a larger unit"):
+        CSTCRegressor().fit(X, np.where(np.arange(len(X)) == 3, 1e155, 0.0))
 
 
 @each_estimator

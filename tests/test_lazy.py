@@ -153,3 +153,10 @@ def test_rows_that_need_different_features_buy_different_features():
     bought = model.model_.bought_items(X[3000:])
     own = 1 + X[3000:, 0].astype(int)
     assert bought[np.arange(1000), own].mean() > 0.95
+
+
+@pytest.mark.parametrize("price", [1e-310, 1e-300])
+def test_prices_next_to_nothing_are_no_error(price):
+    X, y = own_features(200)
+    model = CSTCRegressor(costs=[price] * 5, cost_weight=1.0, n_weak_learners=5, random_state=0, n_jobs=1).fit(X, y)
+    assert np.isfinite(model.predict(X)).all()

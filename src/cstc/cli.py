@@ -101,7 +101,7 @@ def serve(
 
     try:
         from .serving.http import Limits
-        from .serving.server import read_token
+        from .serving.server import is_loopback, read_token
         from .serving.server import serve as run
     except ImportError as error:
         raise click.ClickException(str(error)) from None
@@ -120,18 +120,44 @@ def serve(
             sessions=max_sessions,
             session_seconds=session_seconds,
         )
+        token = read_token(token_variable)
+        if token is None and not allow_no_token and not is_loopback(host):
+            raise ValueError(
+                f"{host} can be reached from other machines, and there is no token: set {token_variable}, listen on "
+                "127.0.0.1, or say --allow-no-token if something in front of the service checks who asks"
+            )
         run(
             predictor,
             host=host,
             port=port,
-            token=read_token(token_variable),
+            token=token,
             allow_no_token=allow_no_token,
             limits=limits,
             access_log=access_log,
             on_ready=lambda address: click.echo(f"serving {model} on {address} (stop with Ctrl+C)"),
         )
     except (ValueError, TypeError, OSError) as error:
-        raise click.ClickException(str(error)) from None
+        raise click.ClickException(_in_options(str(error))) from None
+
+
+#: What the library calls by names of its own, a user of the command line sets with these options.
+_OPTIONS = {
+    "given=": "--given",
+    "body_bytes is": "--max-body is",
+    "rows is": "--max-rows is",
+    "predictions is": "--max-predictions is",
+    "seconds is": "--max-seconds is",
+    "sessions is": "--max-sessions is",
+    "session_seconds is": "--session-seconds is",
+}
+
+
+def _in_options(message: str) -> str:
+    """A message of the library in words of the command line."""
+    for name, option in _OPTIONS.items():
+        if message.startswith(name):
+            return option + message.removeprefix(name)
+    return message.replace("given= what every call brings along as known", "--given what every request brings along")
 
 
 def _load(path: str) -> FittedTree:

@@ -83,9 +83,10 @@ class LazyExperts:
 
     def find(self, cost_weight: float, value: np.ndarray) -> LazyExpert | None:
         """The one for a cost weight, if it can compete with a policy whose expected loss at each row is `value`."""
-        if not self._unit:
+        ratio = cost_weight / self._unit if self._unit else 0.0
+        if not 0 < ratio < np.inf:
             return None
-        power = float(np.log2(cost_weight / self._unit))
+        power = float(np.log2(ratio))
         # every second power first: where that has no chance, its neighbours are not even grown
         for k in (2 * round(power / 2), round(power)):
             if not self._competes(k, cost_weight, value):

@@ -359,6 +359,244 @@ def test_ctrl_c_while_waiting_for_a_source():
         signal.signal(signal.SIGALRM, old)
 
 
+# ----------------------------------------------------------------- what was begun is paid, and counted
+
+
+def counted(predictor):
+    counts = predictor.counters.as_dict()
+    assert counts["answers"] == sum(counts["statuses"].values())
+    return counts["answers"], counts["statuses"]["stopped"], counts["spend"]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_cancelled_prediction_is_counted_with_the_calls_that_had_begun(asynchronous):
+    release = threading.Event()
+
+    def slow(row):
+        release.wait(5)
+        return 1.0
+
+    async def aslow(row):
+        await asyncio.sleep(5)
+
+    source = extractor(provides=["a"], timeout=10, name="slow")(aslow if asynchronous else slow)
+
+    async def main(predictor, rows):
+        for _ in range(rows):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(predictor.apredict(0), 0.05)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(predictor.apredict_many([0, 1]), 0.05)
+
+    with OnDemandPredictor(linear_model(COSTS, ["a", "b"]), [source, GOOD_B], idle=0.1) as predictor:
+        asyncio.run(main(predictor, 2))
+        assert counted(predictor) == (4, 4, 12.0)
+        assert predictor.counters.as_dict()["sources"]["slow"]["failures"] == {"left": 4}
+        release.set()
+
+
+def test_a_cancelled_call_that_never_began_is_not_paid():
+    release, inside = threading.Event(), threading.Event()
+
+    @extractor(provides=["a"], timeout=10)
+    def slow(row):
+        inside.set()
+        release.wait(5)
+        return 1.0
+
+    async def main(predictor):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(predictor.apredict("late"), 0.05)
+
+    with OnDemandPredictor(linear_model(COSTS, ["a", "b"]), [slow, GOOD_B], max_threads=1, idle=0.1) as predictor:
+        hog = threading.Thread(target=predictor.predict, args=("hog",))
+        hog.start()
+        inside.wait(5)
+        asyncio.run(main(predictor))
+        assert counted(predictor) == (1, 1, 2.0)  # only b
+        release.set()
+        hog.join()
+
+
+def test_rows_that_a_thread_works_on_are_counted_when_their_caller_is_cancelled():
+    calls = []
+
+    @extractor(provides=["a"], instant=True)
+    def table(row):
+        calls.append(row)
+        time.sleep(0.01)
+        return 1.0
+
+    async def main(predictor):
+        task = asyncio.create_task(predictor.apredict_many(range(500)))
+        while len(calls) < 3:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with OnDemandPredictor(linear_model(CostModel({"a": 1.0}), ["a"]), [table]) as predictor:
+        asyncio.run(main(predictor))
+        made = len(calls)
+        assert 0 < made < 400
+        assert counted(predictor) == (500, 500, float(made))
+        time.sleep(0.05)
+        assert len(calls) == made  # nobody goes on buying
+
+
+@pytest.mark.parametrize("on_loop", [False, True])
+@pytest.mark.parametrize("options", [{}, {"timeout": 5.0}, {"instant": True}])
+@pytest.mark.parametrize("passing", [KeyboardInterrupt, SystemExit])
+def test_an_interrupted_prediction_is_counted(passing, options, on_loop):
+    with OnDemandPredictor(linear_model(COSTS, ["a", "b"]), [GOOD_B, raising(passing(), **options)]) as predictor:
+        ask = (lambda: asyncio.run(predictor.apredict(0))) if on_loop else (lambda: predictor.predict(0))
+        with pytest.raises(passing):
+            ask()
+        # an instant source raises in the caller's own thread before b is asked for
+        assert counted(predictor) == (1, 1, 1.0 if options.get("instant") else 3.0)
+        before = counted(predictor)[2]
+        with pytest.raises(passing):
+            predictor.predict_many([0, 1])
+        n, stopped, spend = counted(predictor)
+        assert (n, stopped) == (3, 3)
+        assert spend >= before + 1.0  # at least one of the two rows came as far as the call
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signals")
+def test_what_ctrl_c_interrupts_is_counted():
+    release = threading.Event()
+
+    def interrupt(number, frame):
+        raise KeyboardInterrupt
+
+    old = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for options in ({"timeout": 10}, {}):
+            slow = extractor(provides=["a"], name="slow", **options)(lambda row: release.wait(5))
+            with OnDemandPredictor(linear_model(COSTS, ["a", "b"]), [slow, GOOD_B], idle=0.1) as predictor:
+                signal.setitimer(signal.ITIMER_REAL, 0.1)
+                with pytest.raises(KeyboardInterrupt):
+                    predictor.predict(0)
+                assert counted(predictor) == (1, 1, 3.0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, old)
+        release.set()
+
+
+# ------------------------------------------------------------------------------------------- closing
+
+
+def two_waves(options, asynchronous=False):
+    """A predictor whose second source waits for the first; between the two the predictor is closed."""
+    costs = CostModel({"a": 1.0, "b": 2.0}, {"b": ["a"]})
+    first = extractor(provides=["a"], name="first", instant=True)(lambda row: (predictor.close(), 1.0)[1])
+
+    def second(row, inputs):
+        return inputs["a"]
+
+    async def asecond(row, inputs):
+        return inputs["a"]
+
+    other = extractor(provides=["b"], needs=["a"], name="second", **options)(asecond if asynchronous else second)
+    predictor = OnDemandPredictor(linear_model(costs, ["a", "b"]), [first, other])
+    return predictor
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("options", [{}, {"timeout": 5.0}])
+def test_a_predictor_that_is_closed_between_two_waves_answers_early(options, asynchronous):
+    for ask in (
+        lambda predictor: [predictor.predict(0)],
+        lambda predictor: [asyncio.run(predictor.apredict(0))],
+        lambda predictor: predictor.predict_many([0]),
+        lambda predictor: asyncio.run(predictor.apredict_many([0])),
+    ):
+        predictor = two_waves(options, asynchronous)
+        (answer,) = ask(predictor)
+        assert (answer.status, answer.reason) == ("stopped", "the predictor was closed")
+        assert counted(predictor) == (1, 1, answer.cost)
+        assert "second" not in predictor.counters.as_dict()["sources"]
+
+
+def test_a_predictor_that_is_closed_while_a_wave_begins_answers_early():
+    sources = [extractor(provides=[name], name=name, timeout=5.0)(lambda row: time.sleep(0.1) or 1.0) for name in "ab"]
+    with OnDemandPredictor(linear_model(COSTS, ["a", "b"]), sources, max_threads=1) as predictor:
+        threading.Timer(0.05, predictor.close).start()  # while the first is called; the second must wait
+        answer = predictor.predict(0)
+        assert (answer.status, answer.cost) == ("stopped", 1.0)
+        assert answer.reason.endswith(": the predictor was closed")
+
+
+def test_async_calls_that_end_with_the_predictor():
+    @extractor(provides=["a"], retries=3)
+    async def slow(row):
+        await asyncio.sleep(5)
+
+    with OnDemandPredictor(linear_model(COSTS, ["a", "b"]), [slow, GOOD_B]) as predictor:
+        threading.Timer(0.1, predictor.close).start()
+        answer = predictor.predict(0)
+        assert (answer.status, answer.cost, answer.reason) == ("stopped", 3.0, "slow: the predictor was closed")
+
+
+def test_many_rows_of_a_predictor_that_is_closed_meanwhile():
+    @extractor(provides=["a"])
+    async def slow(row):
+        await asyncio.sleep(0.1)
+        return 1.0
+
+    async def main(predictor):
+        asyncio.get_running_loop().call_later(0.03, predictor.close)
+        return await predictor.apredict_many(range(100))
+
+    with OnDemandPredictor(linear_model(COSTS, ["a", "b"]), [slow, GOOD_B], max_threads=50) as predictor:
+        answers = asyncio.run(main(predictor))
+    assert {answer.status for answer in answers} == {"complete"}  # calls under way on the caller's own loop go on
+
+
+@pytest.mark.parametrize("options", [{}, {"timeout": 5.0}, {"instant": True}])
+def test_a_closed_predictor_makes_no_predictions(options):
+    source = extractor(provides=["a"], name="one", **options)(lambda row: 1.0)
+    predictor = OnDemandPredictor(linear_model(COSTS, ["a", "b"]), [source, GOOD_B])
+    predictor.close()
+    predictor.close()
+    for ask in (
+        lambda: predictor.predict(0),
+        lambda: predictor.predict_many([0]),
+        lambda: asyncio.run(predictor.apredict(0)),
+        lambda: asyncio.run(predictor.apredict_many([0])),
+    ):
+        with pytest.raises(RuntimeError, match="the predictor is closed"):
+            ask()
+    assert counted(predictor) == (0, 0, 0.0)
+
+
+# ------------------------------------------------------------------------------------- long times
+
+
+@pytest.mark.parametrize("seconds", [1e10, 1e300, float("inf")])
+def test_limits_beyond_what_the_system_can_wait_for(seconds):
+    timeout = min(seconds, 1e300)
+    for options in ({}, {"timeout": timeout}):
+        slow = extractor(provides=["a"], name="slow", **options)(lambda row: time.sleep(0.02) or 1.0)
+        with OnDemandPredictor(linear_model(COSTS, ["a", "b"]), [slow, GOOD_B], idle=min(seconds, 1e300)) as predictor:
+            assert predictor.predict(0, deadline=seconds).complete
+            assert predictor.predict(0, deadline=seconds).complete  # by the thread that has waited
+            assert asyncio.run(predictor.apredict(0, deadline=seconds)).complete
+            assert predictor.predict_many([0], deadline=seconds)[0].complete
+
+
+def test_a_worker_that_dies_takes_its_mailbox_along(monkeypatch):
+    monkeypatch.setattr(threading, "excepthook", lambda arguments: None)
+    pool = WorkerPool(1, idle=-1.0)  # a wait that raises
+    done = []
+    for k in range(3):
+        pool.submit(lambda k=k: done.append(k))
+        wait_until(lambda k=k: len(done) == k + 1)
+        wait_until(lambda: pool.n_threads == 0)
+    assert pool._resting == []
+
+
 def test_strict_mode_keeps_the_cause():
     error = OSError("gone")
     with OnDemandPredictor(linear_model(COSTS, ["a", "b"]), [raising(error), GOOD_B], strict=True) as predictor:

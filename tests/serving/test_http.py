@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 
 import cstc
 from builders import CATEGORICAL
-from cstc.serving import OnDemandPredictor, extractor
+from cstc.serving import OnDemandPredictor, Session, extractor
 from cstc.serving.http import Limits, create_app
 from cstc.serving.server import _listen, is_loopback, read_token, serve
 from cstc.serving.store import NoRoom, SessionStore
@@ -291,6 +291,31 @@ def test_a_session_is_told_of_failures(client):
     assert answer["status"] == "failed"
     assert "the lab is closed" in answer["reason"]
     assert not answer["items"]
+
+
+def test_a_failure_that_decides_ends_the_session(world):
+    model = next(
+        candidate.model
+        for candidate in (random_world(np.random.default_rng(k), "regression", missing=False) for k in range(100))
+        if len(Session(candidate.model).wanted()) > 1
+    )
+    with OnDemandPredictor(model, [], given=NAMES) as predictor:
+        client = CheckedClient(create_app(predictor))
+        state = open_session(client)
+        path, (first, second, *_) = f"/sessions/{state['id']}", state["wanted"]
+        failed = client.post(f"{path}/fail", json={"features": [first], "reason": "closed"}).json()
+        assert failed["finished"]
+        assert not failed["wanted"]
+        assert not failed["items"]
+        late = {"values": {second: "kind 1" if second == CATEGORY else 1.0}}
+        told = [client.post(f"{path}/tell", json=late).json() for _ in range(2)]  # it was on its way
+        assert failed["cost"] <= told[0]["cost"] == told[1]["cost"]
+        again = client.post(f"{path}/fail", json={"features": [first], "reason": "closed"})
+        assert "the session is finished" in refusal(again, 409)
+        answer = client.post(f"{path}/answer").json()
+        assert (answer["status"], answer["reason"]) == ("failed", "closed")
+        assert answer["cost"] == told[0]["cost"]
+        assert predictor.counters.as_dict()["spend"] == answer["cost"]
 
 
 def test_a_value_that_cannot_be_used_changes_nothing(client, world):

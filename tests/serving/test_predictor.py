@@ -1,6 +1,8 @@
 """Predictions on demand: what the sources are called for, in which order, how long it may take."""
 
 import asyncio
+import copy
+import pickle
 import subprocess
 import sys
 import threading
@@ -8,6 +10,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -386,6 +389,31 @@ def test_one_budget_and_one_mapping_for_each_row(clinic):
             predictor.predict_many([OLD] * 2, budget=[3])
 
 
+def test_budgets_and_known_features_of_all_kinds(clinic):
+    with OnDemandPredictor(clinic, sources_of([])) as predictor:
+
+        def costs(**options):
+            return [answer.cost for answer in predictor.predict_many([OLD] * 2, **options)]
+
+        for budget in (np.array([41.0, 1.0]), pd.Series([41.0, 1.0], index=[1, 0]), (41, "1")):
+            assert costs(budget=budget) == [41.0, 1.0]
+        for budget in ("41", 41, np.float64(41), np.array(41)):
+            assert costs(budget=budget) == [41.0, 41.0]
+        assert costs(known=iter([{"age": -1.0}, None])) == [1.0, 41.0]
+        for wrong in ({1.0, 2.0}, {"a": 1, "b": 2}):
+            with pytest.raises(ValueError, match=r"budget is a .*; it must have one entry for each of the 2 rows"):
+                costs(budget=wrong)
+        for wrong in (5, {"age": 1.0}, "age"):
+            with pytest.raises(ValueError, match=r"known is a .*; it must have one entry for each of the 2 rows"):
+                costs(known=wrong)
+        for wrong in (["age"], 5, "age", {"age"}):
+            with pytest.raises(TypeError, match=r"known is a .*; it must be a mapping of feature names to values"):
+                predictor.predict(OLD, known=wrong)
+        with pytest.raises(TypeError, match="known is a str; it must be a mapping"):
+            costs(known=["age", "bmi"])
+        assert predictor.predict(OLD, known=pd.Series({"age": -1.0})).cost == 1.0
+
+
 def test_strict_mode_raises_with_the_answer(clinic):
     calls = []
 
@@ -407,6 +435,65 @@ def test_strict_mode_raises_with_the_answer(clinic):
         with pytest.raises(IncompleteAnswer):
             predictor.predict_many([YOUNG, OLD])
         assert predictor.predict(OLD, strict=False).status == "failed"
+
+
+@pytest.mark.parametrize("on_loop", [False, True])
+@pytest.mark.parametrize("n", [1, 10])
+def test_strict_mode_finishes_and_counts_all_rows(clinic, n, on_loop):
+    with OnDemandPredictor(clinic, sources_of([]), strict=True) as predictor:
+        rows = [YOUNG, OLD, YOUNG] * n
+
+        def ask():
+            if on_loop:
+                return asyncio.run(predictor.apredict_many(rows, budget=3))
+            return predictor.predict_many(rows, budget=3)
+
+        with pytest.raises(BudgetReached, match=rf"above the budget of 3 \({n} of {3 * n} rows are not") as stopped:
+            ask()
+        assert [answer.status for answer in stopped.value.answers] == ["complete", "budget", "complete"] * n
+        assert stopped.value.answer is stopped.value.answers[1]
+        counts = predictor.counters.as_dict()
+        assert counts["answers"] == 3 * n
+        assert counts["spend"] == sum(answer.cost for answer in stopped.value.answers)
+        with pytest.raises(BudgetReached) as one:
+            predictor.predict(OLD, budget=3)
+        assert one.value.answers == [one.value.answer]
+
+
+def test_answers_go_through_pickle(clinic):
+    class Connection(OSError):
+        def __init__(self, line, number):
+            super().__init__(f"{line} {number}")
+            self.line = threading.Lock()
+
+    @extractor(provides=["glucose", "insulin"])
+    def broken(row):
+        raise Connection("line", 3)
+
+    with OnDemandPredictor(clinic, [sources_of([])[0], broken]) as predictor:
+        answers = [predictor.predict(YOUNG), predictor.predict(OLD), Session(clinic).answer()]
+        for answer in answers:
+            for same in (pickle.loads(pickle.dumps(answer)), copy.deepcopy(answer), copy.copy(answer)):
+                again = pickle.loads(pickle.dumps(same))
+                for other in (same, again):
+                    assert other.to_dict() == answer.to_dict()
+                    assert (other.items, other.trail) == (answer.items, answer.trail)
+        assert str(pickle.loads(pickle.dumps(answers[1])).error) == "Connection: line 3"
+        predictor.counters.count_answer(pickle.loads(pickle.dumps(answers[1])))
+        with pytest.raises(SourceFailed) as failed:
+            predictor.predict_many([YOUNG, OLD], strict=True)
+        loaded = pickle.loads(pickle.dumps(failed.value))
+        assert isinstance(loaded, SourceFailed)
+        assert str(loaded) == str(failed.value)
+        assert [answer.cost for answer in loaded.answers] == [2.0, 41.0]
+
+
+def test_answers_of_classifiers_go_through_pickle():
+    world = random_world(np.random.default_rng(3), "multiclass", 3)
+    with OnDemandPredictor(world.model, [], given=NAMES) as predictor:
+        answer = predictor.predict(None, known=world.rows[0])
+    assert set(answer.to_dict()["probabilities"]) == {"10", "20", "30"}
+    assert pickle.loads(pickle.dumps(answer)).to_json() == answer.to_json()
 
 
 # ---------------------------------------------------------------------------------------- deadlines
@@ -491,6 +578,95 @@ def test_measuring_says_what_is_wrong():
     needy = extractor(provides=["b"], needs=["c"], name="needy")(lambda row, inputs: 1.0)
     with pytest.raises(ValueError, match=r"needy cannot be called: no extractor provides \['c'\]"):
         measure_costs([needy], [3])
+
+
+def test_costs_are_measured_inside_a_running_event_loop_too():
+    plain = extractor(provides=["a"], name="plain")(lambda row: 1.0)
+    threads = set()
+
+    @extractor(provides=["b"], timeout=5.0)
+    async def lab(row):
+        threads.add(threading.current_thread())
+        await asyncio.sleep(0.002)
+        return 2.0
+
+    async def notebook(sources):
+        return measure_costs(sources, range(3))
+
+    assert set(asyncio.run(notebook([plain])).prices) == {"plain"}
+    assert asyncio.run(notebook([plain, lab])).prices["lab"] >= 2.0
+    assert len(threads) == 1
+    assert threading.main_thread() not in threads
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("hangs", [False, True])
+def test_measuring_keeps_to_the_time_limits_of_sources(asynchronous, hangs):
+    release = threading.Event()
+
+    def slow(row):
+        release.wait(5 if hangs else 0.1)
+        return 1.0
+
+    async def aslow(row):
+        if hangs:
+            release.wait(5)  # not even the event loop comes back
+        await asyncio.sleep(0.1)
+        return 1.0
+
+    source = extractor(provides=["a"], name="lab", timeout=0.03)(aslow if asynchronous else slow)
+    began = time.perf_counter()
+    with pytest.raises(RuntimeError, match=r"lab failed for row 7: TimeoutError: no answer within 0\.03 s"):
+        measure_costs([source], [7])
+    assert time.perf_counter() - began < 3.0
+    release.set()
+    limit = time.perf_counter() + 5.0
+    while any(thread.name == "cstc-measure" for thread in threading.enumerate()):
+        assert time.perf_counter() < limit
+        time.sleep(0.01)
+
+
+def test_a_sources_own_timeout_is_not_ours():
+    @extractor(provides=["a"], name="lab", timeout=5.0)
+    async def lab(row):
+        raise TimeoutError("upstream")
+
+    with pytest.raises(RuntimeError, match="lab failed for row 0: TimeoutError: upstream"):
+        measure_costs([lab], [0])
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1.0, "n/a"], "a is 'n/a', a text; in an earlier row it was a number"),
+        ([[[1.0, 2.0]]], "a is a list; it must be one number or one category"),
+        ([float("inf")], "a is inf; it must be finite"),
+        ([{}], "returned no 'a'"),
+    ],
+)
+def test_measuring_looks_at_the_values(values, message):
+    source = extractor(provides=["a"], name="lab", batch=1)(lambda rows: [values[rows[0]]])
+    with pytest.raises(RuntimeError, match=f"lab failed for row {len(values) - 1}: {message}"):
+        measure_costs([source], range(len(values)))
+    good = [None, 1, np.float32(2), True, float("nan")]
+    measure_costs([extractor(provides=["a"], name="lab")(good.__getitem__)], range(len(good)))
+    measure_costs([extractor(provides=["a"], name="lab")(["red", None, "blue"].__getitem__)], range(3))
+
+
+def test_measuring_checks_the_extractors():
+    one = extractor(provides=["a"], name="one")(lambda row: 1.0)
+    with pytest.raises(ValueError, match="two extractors are called 'one'"):
+        measure_costs([one, extractor(provides=["b"], name="one")(lambda row: 1.0)], [0])
+    with pytest.raises(ValueError, match="'a' is provided by two extractors, one and two"):
+        measure_costs([one, extractor(provides=["a"], name="two")(lambda row: 1.0)], [0])
+    with pytest.raises(TypeError, match=r"is no extractor; declare it with @extractor\(provides=\[...\]\)"):
+        measure_costs([len], [0])
+    with pytest.raises(TypeError, match=r"give a list: \[one\]"):
+        measure_costs(one, [0])
+    with pytest.raises(TypeError, match="the sample is a int; give a list of rows"):
+        measure_costs([one], 5)
+    with pytest.raises(ValueError, match="there are no extractors"):
+        measure_costs([], [0])
 
 
 def test_a_source_may_have_the_name_of_another_feature():

@@ -269,6 +269,60 @@ def test_only_wanted_features_can_fail(world):
         session.fail([unwanted], "why not")
 
 
+def test_a_failure_that_decides_the_node_ends_the_session(world):
+    for act in (lambda s, name: s.fail([name], "closed"), lambda s, name: s.tell({name: [1, 2]})):
+        session = Session(world.model)
+        first, *others = session.wanted()
+        assert others
+        act(session, first)
+        assert session.finished
+        assert not session.wanted()
+        assert not session.wanted_items()
+        answer = session.answer()
+        assert answer.status == "failed"
+        alone = Session(world.model)._items_for((NAMES.index(first),))
+        assert answer.items == session._compiled.item_prices(alone)
+
+
+def test_what_was_fetched_in_the_same_wave_is_still_charged(world):
+    session = Session(world.model)
+    offer, (first, second, *_) = session.wanted_items(), session.wanted()
+    session.fail([first], "closed")
+    for _ in range(2):  # the second time it changes nothing
+        session.tell({second: world.rows[0][second]})
+    both = Session(world.model)._items_for((NAMES.index(first), NAMES.index(second)))
+    assert session.answer().items == session._compiled.item_prices(both)
+    assert set(session.answer().items) <= set(offer)
+    assert session.answer().status == "failed"
+    session.tell(world.rows[0])  # the rest of the wave, and values that nobody asked for
+    assert session.answer().items == offer
+    with pytest.raises(ValueError, match=f"'{first}' is not wanted now; the session is finished"):
+        session.fail([first], "again")
+
+
+def test_later_failures_of_the_same_wave_are_charged_too(world):
+    session = Session(world.model)
+    offer, wanted = session.wanted_items(), session.wanted()
+    for name in wanted:
+        session.fail([name], f"no {name}")
+    assert (session.answer().items, session.answer().reason) == (offer, f"no {wanted[0]}")
+
+
+def test_with_the_whole_node_fetched_a_failure_that_decides_ends_the_session():
+    rng = np.random.default_rng(1)
+    decided = 0
+    for _ in range(100):
+        world = random_world(rng, "regression", 1)
+        session = Session(world.model, prefetch="node")
+        certain = Session(world.model).wanted()  # what the first branches look at
+        if len(session.wanted()) > 1:
+            session.fail(certain[:1], "closed")
+            assert session.finished
+            assert session.answer().status == "failed"
+            decided += 1
+    assert decided > 10
+
+
 def test_with_the_whole_node_fetched_a_fault_that_no_branch_needs_does_no_harm():
     rng = np.random.default_rng(1)
     harmless = 0
@@ -297,6 +351,22 @@ def expected_items_by_feature(world):
         world.model.costs, feature_items=np.eye(N_FEATURES, dtype=bool), prices=np.ones(N_FEATURES), item_names=NAMES
     )
     return world.model.with_costs(features).bought_items(world.X)[0]
+
+
+def test_arguments_of_the_wrong_kind(world):
+    session = Session(world.model)
+    for wrong in (["x0"], "x0", 5, None, dict):
+        with pytest.raises(TypeError, match=r"values is a .*; it must be a mapping of feature names to values"):
+            session.tell(wrong)
+        with pytest.raises(TypeError, match="values is a "):
+            session.check(wrong)
+    with pytest.raises(TypeError, match="known is a list; it must be a mapping"):
+        Session(world.model, known=["x0"])
+    name = session.wanted()[0]
+    with pytest.raises(ValueError, match=rf"features is the text '{name}'; give a list of names: \['{name}'\]"):
+        session.fail(name, "closed")
+    assert not session.finished
+    assert session.cost == 0.0
 
 
 def test_unknown_names_are_errors(world):

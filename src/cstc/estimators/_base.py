@@ -299,13 +299,14 @@ class CSTCBase(BaseEstimator):
         return tuple(sorted(columns))
 
     def _check_codes(self, X: np.ndarray, names: list[str], columns: tuple[int, ...]) -> None:
-        """A split on categories has a place for every code up to the largest."""
+        """A split has a place for every code up to the largest; LightGBM would take negative ones as missing."""
         for column in columns:
-            largest = float(np.nan_to_num(X[:, column]).max())
-            if largest > MOST_CATEGORIES:
+            codes = X[~np.isnan(X[:, column]), column]
+            bad = codes[(codes < 0) | (codes > MOST_CATEGORIES) | (codes != np.round(codes))]
+            if len(bad):
                 raise ValueError(
-                    f"column {names[column]!r} is categorical and holds the code {largest:g}; codes must be numbers "
-                    f"from 0 to {MOST_CATEGORIES}: number the categories from 0 on, or give them as text"
+                    f"column {names[column]!r} is categorical and holds the code {bad[0]:g}; codes must be whole "
+                    f"numbers from 0 to {MOST_CATEGORIES}: number the categories from 0 on, or give them as text"
                 )
 
     def _report(self, text: str) -> None:

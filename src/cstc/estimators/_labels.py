@@ -12,10 +12,17 @@ from sklearn.utils.validation import (
 __all__ = ["check_labels", "check_numbers", "check_queries"]
 
 
+LARGEST = 1e100
+
+
 def check_numbers(y) -> np.ndarray:
     y = column_or_1d(y, warn=True)
     check_labels(y)
-    return check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
+    y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
+    largest = float(np.abs(y).max(initial=0.0))
+    if largest > LARGEST:
+        raise ValueError(f"y holds {largest:g}; the squares of values above {LARGEST:g} overflow: take a larger unit")
+    return y
 
 
 def check_labels(y: np.ndarray) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+import pickle
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from .compiled import CompiledTree
+from .extractors import describe
 
 __all__ = [
     "STATUSES",
@@ -28,12 +30,20 @@ class IncompleteAnswer(Exception):
     Attributes
     ----------
     answer : Answer
-        What would have been returned otherwise.
+        What would have been returned otherwise; of many rows, the first that is not complete.
+    answers : list of Answer
+        The answers of all rows, in their order.
     """
 
-    def __init__(self, answer: Answer) -> None:
-        super().__init__(f"{answer.status}: {answer.reason}")
+    def __init__(self, answer: Answer, answers: list[Answer] | None = None) -> None:
         self.answer = answer
+        self.answers = [answer] if answers is None else answers
+        n_early = sum(not each.complete for each in self.answers)
+        further = f" ({n_early} of {len(self.answers)} rows are not complete)" if len(self.answers) > 1 else ""
+        super().__init__(f"{answer.status}: {answer.reason}{further}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.answer, self.answers)
 
 
 class BudgetReached(IncompleteAnswer):
@@ -60,6 +70,15 @@ _ERRORS = {
 #: ``("bought", node, wave, features, items, source, seconds, outcome)``: a source was asked, or a value that had come
 #: along was used; `items`, as bits, are those that were not paid before.
 Event = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is left of the model in an answer that was pickled or copied."""
+
+    items: dict[str, float]
+    trail: list[dict[str, Any]]
+    classes: list | None
 
 
 @dataclass(eq=False, slots=True)
@@ -106,6 +125,7 @@ class Answer:
     _compiled: CompiledTree | None = field(default=None, repr=False)
     _bought: int = field(default=0, repr=False)
     _events: list[Event] = field(default_factory=list, repr=False)
+    _record: Record | None = field(default=None, repr=False)
 
     @property
     def complete(self) -> bool:
@@ -115,6 +135,8 @@ class Answer:
     @property
     def items(self) -> dict[str, float]:
         """The items bought for this row, with their prices."""
+        if self._record is not None:
+            return dict(self._record.items)
         return self._compiled.item_prices(self._bought) if self._compiled else {}
 
     @property
@@ -125,6 +147,8 @@ class Answer:
         row there (None at the root), the features, the items with their prices, the source, its latency in seconds
         and the outcome.  An entry ``"gate"`` says how a node decided.
         """
+        if self._record is not None:
+            return [dict(step) for step in self._record.trail]
         if self._compiled is None:
             return []
         names = self._compiled.feature_names
@@ -157,8 +181,8 @@ class Answer:
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values."""
         probabilities: Any = self.probabilities
-        if probabilities is not None and self._compiled and self._compiled.classes:
-            probabilities = dict(zip(map(str, self._compiled.classes), probabilities, strict=True))
+        if probabilities is not None and (classes := self._classes()):
+            probabilities = dict(zip(map(str, classes), probabilities, strict=True))
         return {
             "value": self.value,
             "probabilities": probabilities,
@@ -178,7 +202,31 @@ class Answer:
         """`to_dict` as JSON, for an audit; `options` go to `json.dumps`."""
         return json.dumps(self.to_dict(), **({"default": str} | options))
 
-    def raise_if_incomplete(self) -> None:
-        """Strict mode: raise what the status says."""
+    def raise_if_incomplete(self, answers: list[Answer] | None = None) -> None:
+        """Strict mode: raise what the status says; `answers` are those of all rows, if there are others."""
         if self.status != "complete":
-            raise _ERRORS.get(self.status, IncompleteAnswer)(self) from self.error
+            raise _ERRORS.get(self.status, IncompleteAnswer)(self, answers) from self.error
+
+    def _classes(self) -> list | None:
+        known = self._record or self._compiled
+        return None if known is None else known.classes
+
+    # An answer holds the compiled model, which can neither be pickled nor should travel with every answer.
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        record = self._record or Record(self.items, self.trail, self._classes())
+        return state | {"_compiled": None, "_events": [], "_record": record, "error": _portable(self.error)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+
+
+def _portable(error: BaseException | None) -> BaseException | None:
+    """An exception that survives pickling: the same, or its text where it holds a connection or the like."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(describe(error))
+    return error

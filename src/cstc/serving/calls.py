@@ -1,9 +1,9 @@
 """Making the calls of a wave: in parallel, within their time limits, in threads or on an event loop.
 
-A call has one of five ends.  It returns; it fails (an exception, the source's own cancellation, or nonsense);
-it runs out of time and is abandoned; the deadline of the row comes first; or it never began, because no thread
-was free, and then it was not made and is not charged.  Whatever else a source raises (KeyboardInterrupt,
-SystemExit) belongs to the caller and passes through.
+A call has one of six ends.  It returns; it fails (an exception, the source's own cancellation, or nonsense);
+it runs out of time and is abandoned; the deadline of the row comes first; the caller leaves; or it never began, because
+no thread was free or the predictor was closed, and then it was not made and is not charged.  Whatever else a source
+raises (KeyboardInterrupt, SystemExit) belongs to the caller and passes through, once the call is charged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .compiled import Fault
 from .counters import Counters
 from .extractors import Source, describe
 from .session import Session
-from .workers import WorkerPool
+from .workers import Closed, WorkerPool
 
 __all__ = ["Call", "Caller", "Member"]
 
@@ -59,7 +59,7 @@ class Call:
         self.seconds: float | None = None
         self.made = True
         self.abandoned = False
-        self.kind = ""  # of a failure: error, cancelled, nonsense, timeout, deadline, busy
+        self.kind = ""  # of a failure: error, cancelled, nonsense, timeout, deadline, busy, left, closed, raised
         self.error: BaseException | None = None
         self.result: Any = None
         self.job: Any = None
@@ -80,22 +80,13 @@ class Call:
         return source.function([row for _, _, row in self.members] if source.batch else row, **options)
 
     def perform(self) -> None:
-        """Call the function here and now; only what belongs to the caller is raised."""
+        """Call the function here and now; what belongs to the caller is raised when the call is settled."""
         self.begun = perf_counter()
         try:
             self.result = self.invoke()
-        except Exception as error:
-            self.fail("error", error)
-        except asyncio.CancelledError as error:
-            self.fail("cancelled", error)
-        self.seconds = perf_counter() - self.begun
-
-    def perform_in_thread(self) -> None:
-        """The same in a worker thread: nothing is raised, `Caller.settle` will do it in the caller's thread."""
-        try:
-            self.perform()
         except BaseException as error:
-            self.fail("raised", error)
+            self.fail(_kind_of(error), error)
+        self.seconds = perf_counter() - self.begun
 
     async def perform_async(self, end: Callable[[Call], None]) -> None:
         """The same for an async function; `end` is called at once, not one turn of the event loop later."""
@@ -104,14 +95,10 @@ class Call:
             return
         try:
             self.result = await self.invoke()
-        except Exception as error:
-            self.fail("error", error)
-        except asyncio.CancelledError as error:
-            if self.abandoned:
-                raise
-            self.fail("cancelled", error)
         except BaseException as error:
-            self.fail("raised", error)
+            if isinstance(error, asyncio.CancelledError) and self.abandoned:
+                raise
+            self.fail(_kind_of(error), error)
         self.seconds = perf_counter() - self.begun
         end(self)
 
@@ -135,17 +122,43 @@ class Call:
         self.job.cancel()
         return never_begun
 
-    def give_up(self, deadline: bool) -> None:
-        """Out of time."""
+    def leave(self) -> None:
+        """The caller goes; a call that has begun is paid."""
+        self._let_go()
+        self.fail("left", None)
+
+    def refuse(self, kind: str, error: BaseException | None = None) -> None:
+        """The call will never be made."""
+        self.made = False
+        self.fail(kind, error)
+
+    def notice_cancellation(self) -> Call:
+        """A call whose task was cancelled before it began, by others than us, was not made."""
+        if self.begun is None and not self.abandoned:
+            self.refuse("cancelled", asyncio.CancelledError())
+        return self
+
+    def _let_go(self) -> None:
         self.made = not self.abandon()
         if self.made and self.begun is not None:
             self.seconds = perf_counter() - self.begun
+
+    def give_up(self, deadline: bool) -> None:
+        """Out of time."""
+        self._let_go()
         if deadline:
             self.fail("deadline", None)
         elif self.made:
             self.fail("timeout", TimeoutError(f"no answer within {self.source.timeout:g} s"))
         else:
             self.fail("busy", None)
+
+
+def _kind_of(error: BaseException) -> str:
+    """What an exception makes of a call; "raised": it belongs to the caller."""
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled"
+    return "error" if isinstance(error, Exception) else "raised"
 
 
 class Wave:
@@ -182,7 +195,11 @@ class Wave:
             call.submitted = perf_counter()
             with self._lock:
                 self._running.add(call)
-            self._start(call)
+            try:
+                self._start(call)
+            except Closed:
+                call.refuse("closed")
+                self.end(call)
         with self._lock:  # who ends a call settles it under this lock, and is not done before
             return bool(self._running or self._todo or self._raised)
 
@@ -192,7 +209,9 @@ class Wave:
             limits = [limit for call in self._running if (limit := call.limit()) is not None]
         if self._ends is not None:
             limits.append(self._ends)
-        return max(0.0, min(limits) - perf_counter()) if limits else None
+        if not limits:
+            return None
+        return min(max(0.0, min(limits) - perf_counter()), threading.TIMEOUT_MAX)  # longer waits are errors
 
     def end(self, call: Call) -> bool:
         """A call has ended; whether to wake who waits.  One that was given up before is ignored."""
@@ -227,12 +246,15 @@ class Wave:
                 self._settle_one(call)
 
     def abandon(self) -> None:
-        """The caller leaves: calls that wait in line are taken back, those on an event loop are cancelled."""
+        """The caller leaves: calls in line are taken back, others are charged and, on an event loop, cancelled."""
         with self._lock:
             left = list(self._running)
             self._running.clear()
         for call in left:
-            call.abandon()
+            call.leave()
+        with self._lock:
+            for call in left:
+                self._settle_one(call)
 
     def _settle_one(self, call: Call) -> None:
         """What settling raises belongs to who waits, in whatever thread this is."""
@@ -254,7 +276,7 @@ class Caller:
         self.counters = counters
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
-        self._closed = False
+        self.closed = False
 
     # -- from a thread -----------------------------------------------------------------------------------------
 
@@ -272,13 +294,13 @@ class Caller:
                 bell.put(None)
 
         def work(call: Call) -> None:
-            call.perform_in_thread()
+            call.perform()
             end(call)
 
         def start(call: Call) -> None:
             if call.source.is_async:
-                call.job = asyncio.run_coroutine_threadsafe(call.perform_async(end), self.loop())
-                call.job.add_done_callback(lambda _: end(call))  # if it was cancelled before it began
+                call.job = self._submit_to_loop(call, end)
+                call.job.add_done_callback(lambda _: end(call.notice_cancellation()))
             else:
                 call.job = self.pool.submit(lambda: work(call))
 
@@ -320,10 +342,8 @@ class Caller:
         began = perf_counter()
         try:
             result = source.function(row)
-        except Exception as raised:
-            kind, error = "error", raised
-        except asyncio.CancelledError as raised:
-            kind, error = "cancelled", raised
+        except BaseException as raised:
+            kind, error = _kind_of(raised), raised
         seconds = perf_counter() - began
         if not kind:
             try:
@@ -347,9 +367,11 @@ class Caller:
 
     # -- from an event loop ------------------------------------------------------------------------------------
 
-    def run_instant(self, calls: list[Call]) -> list[Call]:
-        """Make the calls that answer from memory; the others."""
+    def run_instant(self, calls: list[Call], left: threading.Event | None = None) -> list[Call]:
+        """Make the calls that answer from memory, until the caller has left; the others."""
         for call in calls:
+            if left is not None and left.is_set():
+                return []
             if call.source.instant:
                 self._run_here(call)
         return [call for call in calls if not call.source.instant]
@@ -371,7 +393,7 @@ class Caller:
                 ring()
 
         def work(call: Call) -> None:
-            call.perform_in_thread()
+            call.perform()
             if wave.end(call):
                 try:
                     loop.call_soon_threadsafe(ring)
@@ -381,7 +403,7 @@ class Caller:
         def start(call: Call) -> None:
             if call.source.is_async:
                 call.job = loop.create_task(call.perform_async(end))
-                call.job.add_done_callback(lambda _: end(call))  # if it was cancelled before it began
+                call.job.add_done_callback(lambda _: end(call.notice_cancellation()))
             else:
                 call.job = self.pool.submit(lambda: work(call))
 
@@ -400,14 +422,16 @@ class Caller:
         finally:
             wave.abandon()
 
-    async def aside(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Let a thread do what computes for long, so that the event loop can go on."""
+    async def aside(self, function: Callable[..., T], *arguments: Any, left: threading.Event | None = None) -> T:
+        """Let a thread do what computes for long, so that the event loop can go on.
+
+        A caller that is cancelled sets `left` and waits until the thread has come to its end, so that nothing is
+        bought behind its back.
+        """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
 
         def end(result: Any, error: BaseException | None) -> None:
-            if done.done():
-                return  # the caller was cancelled
             if error is None:
                 done.set_result(result)
             else:
@@ -424,33 +448,42 @@ class Caller:
             except RuntimeError:
                 pass  # the loop is closed: nobody waits any more
 
-        job = self._rows.submit(work)
         try:
-            return await done
-        finally:
-            job.withdraw()
+            job = self._rows.submit(work)
+        except Closed:
+            return function(*arguments)  # what is left to do for a predictor that was closed meanwhile
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            if left is not None:
+                left.set()
+            if not job.withdraw():
+                await _in_any_case(done)
+            raise
 
     # -- results -----------------------------------------------------------------------------------------------
 
     def settle(self, call: Call) -> Call | None:
         """Hand the outcome to the sessions; a new call for those rows that are to be tried again."""
         source = call.source
-        if call.kind == "raised" and call.error is not None:
-            raise call.error
+        if call.kind == "cancelled" and self.closed:
+            call.kind = "closed"  # with the predictor's own event loop
         failures = self._failures(call)
         if call.seconds is not None:
             source.clock(call.seconds)
         self.counters.count_call(source.name, len(call.members), call.seconds, call.kind, made=call.made)
         if not failures:
             return None
-        if call.tries < source.retries and call.kind not in ("deadline", "busy"):
+        if call.tries < source.retries and call.kind not in _FINAL:
             for (session, asked, _), reason in failures:
                 session.note_failure(asked, reason, source.name, call.seconds)
             return Call(source, [member for member, _ in failures], call.tries + 1)
         for (session, asked, _), reason in failures:
             session.receive_failure(asked, reason, source.name, call.seconds, charged=call.made, error=call.error)
-            if call.kind == "deadline":
-                session.stop("deadline", reason)
+            if call.kind in ("deadline", "closed"):
+                session.stop("deadline" if call.kind == "deadline" else "stopped", reason)
+        if call.kind == "raised" and call.error is not None:
+            raise call.error
         return None
 
     def _failures(self, call: Call) -> list[tuple[Member, str]]:
@@ -490,22 +523,23 @@ class Caller:
 
     # -- async sources for callers in threads ------------------------------------------------------------------
 
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """An event loop in a thread of its own, started when first needed."""
-        with self._lock:
-            if self._closed:
-                raise RuntimeError("the predictor is closed")
+    def _submit_to_loop(self, call: Call, end: Callable[[Call], None]) -> Any:
+        """Make a call on an event loop in a thread of its own, started when first needed."""
+        with self._lock:  # a loop that is being closed takes nothing more, and would say so to nobody
+            if self.closed:
+                raise Closed
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 threading.Thread(target=_serve_loop, args=(self._loop,), name="cstc-loop", daemon=True).start()
                 weakref.finalize(self, _stop_loop, self._loop)
-            return self._loop
+            return asyncio.run_coroutine_threadsafe(call.perform_async(end), self._loop)
 
     def close(self) -> None:
+        with self._lock:
+            self.closed = True
         self.pool.close()
         self._rows.close()
         with self._lock:
-            self._closed = True
             loop, self._loop = self._loop, None
         if loop is not None:
             _stop_loop(loop)
@@ -528,7 +562,20 @@ def _stop_loop(loop: asyncio.AbstractEventLoop) -> None:
         loop.call_soon_threadsafe(loop.stop)
 
 
+async def _in_any_case(done: asyncio.Future) -> None:
+    """Wait for what is sure to come soon, however often the waiting is cancelled."""
+    while not done.done():
+        try:
+            await asyncio.wait([done])
+        except asyncio.CancelledError:
+            pass
+    done.exception()  # looked at: nobody else will
+
+
 _REASONS = {
     "deadline": "the deadline came first",
     "busy": "no thread was free in time",
+    "left": "the caller left",
+    "closed": "the predictor was closed",
 }
+_FINAL = (*_REASONS, "raised")  # not to be tried again

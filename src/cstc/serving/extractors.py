@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from .compiled import CompiledTree, Fault, bits, shorten
 
-__all__ = ["Extractor", "Source", "bind", "describe", "extractor"]
+__all__ = ["Charges", "Extractor", "Source", "as_seconds", "bind", "check_extractors", "describe", "extractor"]
 
+CHARGES_KEPT = 256
 QUICK = 1e-4  # seconds: sources that answer within this are called in the caller's thread, if they have no time limit
 
 
@@ -39,7 +41,8 @@ class Extractor:
         self.provides = self._names("provides", provides)
         self.needs = self._names("needs", needs)
         self.items = None if items is None else self._names("items", items)
-        self.timeout, self.retries, self.batch, self.instant = timeout, retries, batch, instant
+        self.timeout = None if timeout is None else self._check_timeout(timeout)
+        self.retries, self.batch, self.instant = retries, batch, instant
         self.is_async = _is_async(function)
         self._check()
         self._look_at_parameters()
@@ -61,14 +64,18 @@ class Extractor:
             raise ValueError(f"{self.name}: {what} names a feature twice: {shorten(found)}")
         return found
 
+    def _check_timeout(self, timeout: Any) -> float:
+        seconds = as_seconds(timeout)
+        if not 0 < seconds < math.inf:
+            raise ValueError(f"{self.name}: timeout is {timeout!r}; it must be seconds above 0, or None")
+        return seconds
+
     def _check(self) -> None:
         if not self.provides:
             raise ValueError(f"{self.name}: provides is empty; name at least one feature")
         circle = sorted(set(self.provides) & set(self.needs))
         if circle:
             raise ValueError(f"{self.name}: {shorten(circle)} is both provided and needed")
-        if self.timeout is not None and not 0 < float(self.timeout) < math.inf:
-            raise ValueError(f"{self.name}: timeout is {self.timeout!r}; it must be seconds above 0, or None")
         if isinstance(self.retries, bool) or not isinstance(self.retries, int) or self.retries < 0:
             raise ValueError(f"{self.name}: retries is {self.retries!r}; it must be a whole number, 0 or more")
         if not isinstance(self.batch, bool | int) or self.batch < 0:
@@ -97,6 +104,16 @@ class Extractor:
             )
 
 
+def as_seconds(value: Any) -> float:
+    """A number of seconds; NaN, which no comparison lets pass, if it is none."""
+    if isinstance(value, bool | str | bytes):
+        return math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
 def _is_async(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
@@ -114,11 +131,12 @@ def extractor(
 ) -> Callable[[Callable], Extractor]:
     """Declare a function as a source of features.
 
-    The function takes the row as the caller names it (an id, a key, anything) and returns a mapping from feature names
-    to values, a sequence in the order of `provides`, or, if it provides one feature, the value.  It is called at
-    most once for a row: what it returns beyond what the path wanted is kept, and bought only when the path comes to
-    need it.  A function with a further parameter ``features`` is told the names that are wanted now, need return no
-    others, and may be called again for others later.  It may be ``async``.
+    The function takes the row as the caller names it (an id, a key, anything) and returns values by feature names (a
+    mapping, a pandas Series, a row of a database, a named tuple), a sequence in the order of `provides`, or, if it
+    provides one feature, the value.  It is called at most once for a row: what it returns beyond what the path wanted
+    is kept, and bought only when the path comes to need it.  A function with a further parameter ``features`` is told
+    the names that are wanted now, need return no others, and may be called again for others later.  It may be
+    ``async``.
 
     Parameters
     ----------
@@ -126,7 +144,8 @@ def extractor(
         The features that it fetches.
     needs : list of str, optional
         Features that it is computed from.  They are fetched first, and the function gets their values as a mapping
-        in its parameter ``inputs``.  In the cost model the provided features must require their items.
+        in its parameter ``inputs``.  In the cost model the provided features must require their items.  An input that
+        is known brings in no items: what the call itself buys as well stands in `items`.
     items : list of str, optional
         Items that every call buys, whatever was asked for.  By default a call buys the items that the cost model lists
         for the features it was asked for, and always at least these.
@@ -136,8 +155,8 @@ def extractor(
         How often a failed call is repeated.  Its items are bought once.
     batch : bool or int, default=False
         The function takes a list of rows (a number: at most so many), and returns a sequence with one result for each
-        row, or a mapping from feature names to sequences.  An exception in the place of a row's result is a failure of
-        this row alone.
+        row, or columns by feature names: a mapping to sequences, or a data frame.  An exception in the place of a
+        row's result is a failure of this row alone.
     instant : bool, default=False
         The function answers from memory: call it in the caller's own thread, without a time limit.
     name : str, optional
@@ -220,12 +239,23 @@ class Source:
 
     def unpack(self, result: Any, asked: tuple[int, ...]) -> dict[int, Any]:
         """The values in one row's result; `Fault` if they are not what was asked for."""
+        try:
+            return self._unpack(result, asked)
+        except Fault:
+            raise
+        except Exception as error:  # a lazy row that cannot be read, say: the source's fault, and not the caller's
+            raise Fault(describe(error)) from error
+
+    def _unpack(self, result: Any, asked: tuple[int, ...]) -> dict[int, Any]:
         kind = result.__class__
         expected = asked if self.takes_features else self.provided
         if (kind is float or kind is int) and len(expected) == 1:
             return {expected[0]: result}
-        if kind is dict or isinstance(result, Mapping):
-            got = {f: result[name] for f, name in self.pairs if name in result}
+        named = result if kind is dict else self._by_name(result)
+        if named is not None:
+            if _is_table(result):
+                raise Fault(f"returned a {kind.__name__} for one row; return a mapping of names to values")
+            got = {f: named[name] for f, name in self.pairs if name in named}
             for f in asked:
                 if f not in got:
                     missing = [name for f, name in self.pairs if f in asked and f not in got]
@@ -237,29 +267,91 @@ class Source:
             return dict(zip(expected, result, strict=True))
         if isinstance(result, BaseException):
             raise Fault(describe(result))
-        if inspect.isawaitable(result):
-            getattr(result, "close", lambda: None)()
-            raise Fault("returned a coroutine; declare the function with async def")
+        _refuse_coroutine(result)
         if len(expected) != 1:
             raise Fault(f"returned a {type(result).__name__}; {len(expected)} values are expected")
         return {expected[0]: result}
 
     def rows_of(self, result: Any, n_rows: int) -> list[Any]:
         """One result for each row of a batch."""
-        if isinstance(result, Mapping):
-            columns = {}
-            for _, name in self.pairs:
-                if name in result:
-                    column = result[name]
-                    if isinstance(column, str | bytes) or not hasattr(column, "__len__") or len(column) != n_rows:
-                        raise Fault(f"returned {name!r} without one value for each of {n_rows} rows")
-                    columns[name] = list(column)
+        try:
+            return self._rows_of(result, n_rows)
+        except Fault:
+            raise
+        except Exception as error:
+            raise Fault(describe(error)) from error
+
+    def _rows_of(self, result: Any, n_rows: int) -> list[Any]:
+        named = self._by_name(result)
+        if named is not None:
+            columns = {name: _column(name, named[name], n_rows) for _, name in self.pairs if name in named}
             return [{name: column[i] for name, column in columns.items()} for i in range(n_rows)]
-        if isinstance(result, str | bytes) or not hasattr(result, "__len__") or not hasattr(result, "__getitem__"):
+        _refuse_coroutine(result)
+        if not _is_sequence(result):
             raise Fault(f"returned a {type(result).__name__}; one result for each of {n_rows} rows is expected")
         if len(result) != n_rows:
             raise Fault(f"returned {len(result)} results; {n_rows} rows were asked for")
-        return [result[i] for i in range(n_rows)]
+        return _in_order(result, n_rows)
+
+    def _by_name(self, result: Any) -> Mapping[str, Any] | None:
+        """A result that says itself which value is which; None if it goes by position.
+
+        Beside mappings these are known by what they can do, so that no library must be there: rows of databases and
+        pandas objects have `keys`, tables of polars `columns`, named tuples `_fields`.
+        """
+        kind = result.__class__
+        if kind in _BY_POSITION or isinstance(result, np.ndarray | type):
+            return None
+        if isinstance(result, Mapping):
+            return result
+        if hasattr(kind, "_fields"):
+            named = dict(zip(result._fields, result, strict=True))
+            return named if any(name in named for _, name in self.pairs) else None
+        table = _is_table(result)
+        if not hasattr(kind, "__getitem__") or not (table or hasattr(kind, "keys")):
+            return None
+        there = set(result.columns if table else result.keys())
+        found = {name: result[name] for _, name in self.pairs if name in there}
+        return found if found or table else None
+
+
+_BY_POSITION = (list, tuple, float, int, str, bytes, bool, type(None))
+
+
+def _refuse_coroutine(result: Any) -> None:
+    if inspect.isawaitable(result):
+        getattr(result, "close", lambda: None)()
+        raise Fault("returned a coroutine; declare the function with async def")
+
+
+def _is_table(result: Any) -> bool:
+    """Whether this is a data frame, of whatever library."""
+    return hasattr(type(result), "columns") and not isinstance(result, Mapping)
+
+
+def _is_sequence(values: Any) -> bool:
+    """Whether values stand in an order, as many as one can count."""
+    if isinstance(values, str | bytes | type | Mapping | Set) or getattr(values, "ndim", 1) == 0:
+        return False
+    return hasattr(values, "__len__") and (hasattr(values, "__getitem__") or isinstance(values, Collection))
+
+
+def _column(name: str, values: Any, n_rows: int) -> list[Any]:
+    """One feature of the rows of a batch."""
+    if isinstance(values, Mapping | Set) or _is_table(values):
+        # going through one would give its keys: wrong answers, and nobody would know
+        raise Fault(f"returned {name!r} as a {type(values).__name__}; a list with one value for each row is expected")
+    if not _is_sequence(values) or len(values) != n_rows:
+        raise Fault(f"returned {name!r} without one value for each of {n_rows} rows")
+    return _in_order(values, n_rows)
+
+
+def _in_order(values: Any, n_rows: int) -> list[Any]:
+    """By position: ``values[i]`` of a pandas Series is the value of the label i, wherever that stands."""
+    found = list(islice(values, n_rows))
+    if len(found) != n_rows:
+        raise Fault(f"returned {len(found)} results; {n_rows} rows were asked for")
+    return found
 
 
 def describe(error: BaseException | None) -> str:
@@ -273,31 +365,47 @@ def describe(error: BaseException | None) -> str:
 
 def bind(
     extractors: Iterable[Extractor], compiled: CompiledTree, given: Iterable[str] = ()
-) -> tuple[list[Source | None], list[int]]:
+) -> tuple[list[Source | None], Charges]:
     """For each feature its source, and the items that asking for it buys; errors name what does not fit together."""
-    by_caller = {compiled.feature(name) for name in _as_list("given", given)}
+    by_caller = _columns_of("given", _as_list("given", given), compiled)
     sources: list[Source | None] = [None] * len(compiled.feature_names)
+    for declared in check_extractors(extractors):
+        try:
+            source = Source(declared, compiled.feature)
+            compiled.items_named(declared.items or ())
+        except ValueError as error:
+            raise ValueError(f"extractor {declared.name}: {error}") from None
+        for f in source.provided:
+            sources[f] = source
+    _check_coverage(sources, by_caller, compiled)
+    return sources, Charges(sources, compiled)
+
+
+def check_extractors(extractors: Iterable[Extractor]) -> list[Extractor]:
+    """The extractors as a list; errors say which is none, or takes the name or a feature of another."""
+    if isinstance(extractors, Extractor):
+        raise TypeError(f"the extractors are {extractors!r} alone; give a list: [{extractors.name}]")
+    found = list(extractors)
     names: set[str] = set()
-    for declared in extractors:
+    homes: dict[str, str] = {}
+    for declared in found:
         if not isinstance(declared, Extractor):
             raise TypeError(f"{declared!r} is no extractor; declare it with @extractor(provides=[...])")
         if declared.name in names:
             raise ValueError(f"two extractors are called {declared.name!r}; give one of them another name=")
         names.add(declared.name)
-        try:
-            source = Source(declared, compiled.feature)
-        except ValueError as error:
-            raise ValueError(f"extractor {declared.name}: {error}") from None
-        for f in source.provided:
-            other = sources[f]
-            if other is not None:
-                raise ValueError(
-                    f"{compiled.feature_names[f]!r} is provided by two extractors, {other.name} and {source.name}"
-                )
-            sources[f] = source
-    _check_coverage(sources, by_caller, compiled)
-    charges = [_charge(f, sources, compiled, []) for f in range(len(sources))]
-    return sources, charges
+        for feature in declared.provides:
+            if feature in homes:
+                raise ValueError(f"{feature!r} is provided by two extractors, {homes[feature]} and {declared.name}")
+            homes[feature] = declared.name
+    return found
+
+
+def _columns_of(what: str, names: Iterable[str], compiled: CompiledTree) -> set[int]:
+    try:
+        return {compiled.feature(name) for name in names}
+    except ValueError as error:
+        raise ValueError(f"{what}= names an {error}") from None
 
 
 def _as_list(what: str, names: Iterable[str]) -> list[str]:
@@ -317,6 +425,44 @@ def _check_coverage(sources: list[Source | None], by_caller: set[int], compiled:
             f"no extractor provides {shorten(lacking)}; write one, or name in given= what every call "
             "brings along as known"
         )
+
+
+class Charges:
+    """The items that asking for a feature buys; inputs that are at hand bring in none."""
+
+    def __init__(self, sources: list[Source | None], compiled: CompiledTree) -> None:
+        self._sources = sources
+        self._compiled = compiled
+        self._usual = [_charge(f, sources, compiled, []) for f in range(len(sources))]
+        self._inputs = frozenset(f for source in sources if source is not None for f in source.needs)
+        self._with_inputs: dict[frozenset[int], list[int]] = {}
+
+    def __call__(self, known: Collection[int]) -> list[int]:
+        """For each feature its items, as bits, if these features are known from the start."""
+        if not known or not self._inputs:
+            return self._usual
+        at_hand = self._inputs.intersection(known)
+        if not at_hand:
+            return self._usual
+        charges = self._with_inputs.get(at_hand)
+        if charges is None:
+            if len(self._with_inputs) >= CHARGES_KEPT:
+                self._with_inputs = {}
+            charges = [self._charge(f, at_hand) for f in range(len(self._usual))]
+            self._with_inputs[at_hand] = charges
+        return charges
+
+    def _charge(self, feature: int, at_hand: frozenset[int]) -> int:
+        source = self._sources[feature]
+        if source is None or not source.needs:
+            return self._usual[feature]
+        from_inputs = still_from_inputs = 0
+        for other in source.needs:
+            from_inputs |= self._usual[other]
+            if other not in at_hand:
+                still_from_inputs |= self._charge(other, at_hand)
+        own = self._usual[feature] & ~from_inputs | self._compiled.items_named(source.extractor.items or ())
+        return own | still_from_inputs
 
 
 def _charge(feature: int, sources: list[Source | None], compiled: CompiledTree, on_the_way: list[int]) -> int:

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import statistics
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Coroutine, Iterable
+from queue import Empty, SimpleQueue
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from ..costs import CostModel
-from .extractors import Extractor, Source, describe
+from .compiled import Fault
+from .extractors import Extractor, Source, check_extractors, describe
+from .workers import WorkerPool
 
 __all__ = ["measure_costs"]
+
+GRACE = 0.5  # seconds beyond a source's time limit until it counts as hanging
+KEPT = 3600.0  # seconds that the thread for coroutines waits for the next one
+T = TypeVar("T")
 
 
 def measure_costs(extractors: Iterable[Extractor], sample: Iterable[Any], *, evaluation: float = 0.0) -> CostModel:
     """Call every source for every row of a sample and price it by its median time.
 
     Each source becomes one item, because one call brings all of its features; what a source computes its features
-    from is required too.
+    from is required too.  A source that fails, returns nonsense or takes longer than its `timeout` is an error that
+    names it.
 
     Parameters
     ----------
@@ -45,14 +55,19 @@ def measure_costs(extractors: Iterable[Extractor], sample: Iterable[Any], *, eva
     >>> costs.price_of(["s1"]) == costs.price_of(["s1", "s2"]) >= 2.0
     True
     """
-    sources, rows = _in_order(list(extractors)), list(sample)
+    sources = _in_order(check_extractors(extractors))
+    if not sources:
+        raise ValueError("there are no extractors; give at least one")
+    if not isinstance(sample, Iterable):
+        raise TypeError(f"the sample is a {type(sample).__name__}; give a list of rows as the extractors take them")
+    rows = list(sample)
     if not rows:
         raise ValueError("the sample is empty; give at least one row")
     prices: dict[str, float] = {}
     requires: dict[str, list[str]] = {}
     features = {feature for source in sources for feature in source.provides}
-    with asyncio.Runner() as runner:
-        clock = _Clock(rows, runner)
+    with _OwnThread() as thread:
+        clock = _Clock(rows, thread)
         for source in sources:
             item = source.name
             if item in features and item not in source.provides:
@@ -86,10 +101,11 @@ def _in_order(extractors: list[Extractor]) -> list[Extractor]:
 class _Clock:
     """Calls sources and takes their times; the values are kept for sources that need them."""
 
-    def __init__(self, rows: list, runner: asyncio.Runner) -> None:
+    def __init__(self, rows: list, thread: _OwnThread) -> None:
         self._rows = rows
-        self._runner = runner
+        self._thread = thread
         self._values: list[dict[str, Any]] = [{} for _ in rows]
+        self._kinds: dict[str, str] = {}  # what the values of each feature are
 
     def seconds_per_row(self, extractor: Extractor) -> float:
         """The median over the rows, or over the batches."""
@@ -104,11 +120,20 @@ class _Clock:
                 results = source.rows_of(result, len(group)) if source.batch else [result]
                 for i, row_result in zip(group, results, strict=True):
                     got = source.unpack(row_result, source.provided)
-                    self._values[i].update({name: got[f] for f, name in source.pairs})
+                    for f, name in source.pairs:
+                        self._check_kind(name, got[f])
+                        self._values[i][name] = got[f]
             except (Exception, asyncio.CancelledError) as error:
-                raise RuntimeError(f"{source.name} failed for row {self._rows[at]!r}: {describe(error)}") from error
+                why = str(error) if isinstance(error, Fault) else describe(error)
+                raise RuntimeError(f"{source.name} failed for row {self._rows[at]!r}: {why}") from error
             times.append(seconds / len(group))
         return statistics.median(times)
+
+    def _check_kind(self, name: str, value: Any) -> None:
+        """Without a model a text may be a category, but not in one row a category and in another a number."""
+        kind = _kind(name, value)
+        if kind and self._kinds.setdefault(name, kind) != kind:
+            raise Fault(f"{name} is {value!r}, a {kind}; in an earlier row it was a {self._kinds[name]}")
 
     def _call(self, source: Source, group: range) -> tuple[float, Any]:
         options: dict[str, Any] = {}
@@ -119,13 +144,107 @@ class _Clock:
             options["inputs"] = inputs if source.batch else inputs[0]
         rows = [self._rows[i] for i in group] if source.batch else self._rows[group[0]]
         if source.is_async:
-            return self._runner.run(_timed(source.function, rows, options))
-        began = perf_counter()
-        result = source.function(rows, **options)
-        return perf_counter() - began, result
+            seconds, result = self._thread.run(lambda: _timed(source.function, rows, options), source.timeout)
+        elif source.timeout is not None:
+            seconds, result = self._thread.call(lambda: _time(source.function, rows, options), source.timeout)
+        else:
+            seconds, result = _time(source.function, rows, options)
+        if source.timeout is not None and seconds > source.timeout:
+            raise _too_slow(source.timeout)
+        return seconds, result
+
+
+def _kind(name: str, value: Any) -> str:
+    """What a value is, empty if it is missing; `Fault` if it can be neither a number nor a category."""
+    if value is None or type(value).__name__ == "NAType":
+        return ""
+    if isinstance(value, str):
+        return "text"
+    if getattr(value, "ndim", 1 if hasattr(value, "__len__") else 0):
+        raise Fault(f"{name} is a {type(value).__name__}; it must be one number or one category")
+    try:
+        number = float(value)
+    except Exception:
+        return type(value).__name__  # a date, say: a category
+    if math.isinf(number):
+        raise Fault(f"{name} is {number}; it must be finite")
+    return "" if math.isnan(number) else "number"
+
+
+def _time(function: Callable, rows: Any, options: dict[str, Any]) -> tuple[float, Any]:
+    began = perf_counter()
+    result = function(rows, **options)
+    return perf_counter() - began, result
 
 
 async def _timed(function: Callable, rows: Any, options: dict[str, Any]) -> tuple[float, Any]:
     began = perf_counter()
     result = await function(rows, **options)
     return perf_counter() - began, result
+
+
+def _too_slow(timeout: float) -> TimeoutError:
+    return TimeoutError(f"no answer within {timeout:g} s")
+
+
+class _OwnThread:
+    """A thread for what may hang, and for coroutines: in the caller's own thread an event loop may be running."""
+
+    def __init__(self) -> None:
+        self._pool: WorkerPool | None = None
+        self._runner: asyncio.Runner | None = None
+        self._hangs = False
+
+    def call(self, function: Callable[[], T], timeout: float | None) -> T:
+        """What a function returns or raises; TimeoutError if it does not come back in time."""
+        if self._pool is None:
+            self._pool = WorkerPool(1, idle=KEPT, name="cstc-measure")
+        ends: SimpleQueue = SimpleQueue()
+
+        def work() -> None:
+            try:
+                ends.put((function(), None))
+            except BaseException as raised:
+                ends.put((None, raised))
+
+        self._pool.submit(work)
+        try:
+            result, error = ends.get(timeout=None if timeout is None else min(timeout + GRACE, threading.TIMEOUT_MAX))
+        except BaseException as ended:
+            self._hangs = True  # perhaps, if it was the user who lost patience
+            if isinstance(ended, Empty) and timeout is not None:
+                raise _too_slow(timeout) from None
+            raise
+        if error is not None:
+            raise error
+        return result
+
+    def run(self, function: Callable[[], Coroutine[Any, Any, T]], timeout: float | None) -> T:
+        """The same for a coroutine; all of them on one event loop, which their clients may be bound to."""
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        runner = self._runner
+
+        async def limited() -> T:
+            limit = asyncio.timeout(timeout)
+            try:
+                async with limit:
+                    return await function()
+            except TimeoutError:
+                if timeout is not None and limit.expired():
+                    raise _too_slow(timeout) from None
+                raise
+
+        return self.call(lambda: runner.run(limited()), timeout)
+
+    def __enter__(self) -> _OwnThread:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._pool is None:
+            return
+        if self._runner is not None and self._hangs:
+            self._pool.submit(self._runner.close)  # whenever it comes back; the thread is a daemon, and keeps nobody
+        elif self._runner is not None:
+            self.call(self._runner.close, None)
+        self._pool.close()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
@@ -11,8 +13,9 @@ from .answer import Answer
 from .calls import Call, Caller
 from .compiled import compile_tree
 from .counters import Counters
-from .extractors import Extractor, Source, bind
+from .extractors import Extractor, Source, as_seconds, bind, check_extractors, describe
 from .session import PREFETCHES, Session
+from .workers import Closed
 
 __all__ = ["OnDemandPredictor"]
 
@@ -24,9 +27,10 @@ FEW_ROWS = 16  # so many are computed on the event loop itself: they take no lon
 class OnDemandPredictor:
     """Predict with features that are fetched, and paid for, only when the path of a row needs them.
 
-    An answer always comes: if the budget would be exceeded, the deadline is near or a source fails, it is the
+    An answer always comes: if the budget would be exceeded, the deadline has come or a source fails, it is the
     prediction of the last node that can be computed from what is already there (before the root, the constant
-    prediction), and `Answer.status` says so.
+    prediction), and `Answer.status` says so.  A prediction that is interrupted (cancelled, or by Ctrl+C) has no
+    answer, but is counted with the calls that it had begun, for these are paid.
 
     The predictor may be used from many threads and from coroutines at the same time.
 
@@ -83,16 +87,19 @@ class OnDemandPredictor:
     ) -> None:
         if prefetch not in PREFETCHES:
             raise ValueError(f"prefetch is {prefetch!r}; it must be one of {PREFETCHES}")
-        if not isinstance(max_threads, int) or max_threads < 1:
+        if isinstance(max_threads, bool) or not isinstance(max_threads, int) or max_threads < 1:
             raise ValueError(f"max_threads is {max_threads!r}; it must be a whole number, 1 or more")
+        idle_seconds = as_seconds(idle)
+        if not 0 < idle_seconds < math.inf:
+            raise ValueError(f"idle is {idle!r}; it must be a number of seconds above 0")
         self._compiled = compile_tree(model)
-        self.extractors = list(extractors)
+        self.extractors = check_extractors(extractors)
         self._sources, self._charges = bind(self.extractors, self._compiled, given)
         self._usual_waves: dict[tuple[int, ...], dict[Source, tuple[int, ...]]] = {}
         self.prefetch = prefetch
         self.strict = strict
         self.counters = Counters(self._compiled)
-        self._caller = Caller(max_threads, idle, self.counters)
+        self._caller = Caller(max_threads, idle_seconds, self.counters)
 
     # -- one row -----------------------------------------------------------------------------------------------
 
@@ -121,7 +128,7 @@ class OnDemandPredictor:
         budget : float, optional
             The cost is never above this.
         deadline : float, optional
-            Seconds from now until the answer must be there.
+            Seconds from now until the answer must be there.  A call that is under way then is given up, and paid.
         prefetch, strict : optional
             As in the constructor, for this call.
 
@@ -131,15 +138,17 @@ class OnDemandPredictor:
         """
         began = perf_counter()
         ends = _end(began, deadline)
+        self._check_open()
         session = self.session(known=known, paid=paid, budget=budget, prefetch=prefetch)
-        while session.wanted_features:
-            if ends is not None and perf_counter() >= ends:
-                session.stop("deadline", _too_late(session))
-                break
-            calls = self._calls_for(session, row, trust=ends is None)
-            if calls:
-                self._caller.run(calls, ends)
-            session.resume()
+        try:
+            while session.wanted_features and not self._must_stop(session, ends):
+                calls = self._calls_for(session, row, trust=ends is None)
+                if calls:
+                    self._caller.run(calls, ends)
+                session.resume()
+        except BaseException as error:
+            self._count_interrupted([session], began, error)
+            raise
         return self._finish(session, began, self.strict if strict is None else strict)
 
     async def apredict(
@@ -156,16 +165,18 @@ class OnDemandPredictor:
         """`predict` for callers on an event loop: async sources run on it, the others in threads."""
         began = perf_counter()
         ends = _end(began, deadline)
+        self._check_open()
         session = self.session(known=known, paid=paid, budget=budget, prefetch=prefetch)
-        while session.wanted_features:
-            if ends is not None and perf_counter() >= ends:
-                session.stop("deadline", _too_late(session))
-                break
-            # an event loop must not wait for a source that is only usually quick
-            calls = self._calls_for(session, row, trust=False)
-            if calls:
-                await self._caller.arun(calls, ends)
-            session.resume()
+        try:
+            while session.wanted_features and not self._must_stop(session, ends):
+                # an event loop must not wait for a source that is only usually quick
+                calls = self._calls_for(session, row, trust=False)
+                if calls:
+                    await self._caller.arun(calls, ends)
+                session.resume()
+        except BaseException as error:
+            self._count_interrupted([session], began, error)
+            raise
         return self._finish(session, began, self.strict if strict is None else strict)
 
     def session(
@@ -186,13 +197,32 @@ class OnDemandPredictor:
             _charges=self._charges,
         )
 
-    def _finish(self, session: Session, began: float, strict: bool) -> Answer:
+    def _check_open(self) -> None:
+        if self._caller.closed:
+            raise Closed
+
+    def _must_stop(self, session: Session, ends: float | None) -> bool:
+        """Whether no further wave may begin; the session then says why."""
+        if ends is not None and perf_counter() >= ends:
+            session.stop("deadline", _too_late(session))
+        elif self._caller.closed:
+            session.stop("stopped", "the predictor was closed")
+        return session.finished
+
+    def _finish(self, session: Session, began: float, strict: bool = False) -> Answer:
         answer = session.answer()
         answer.seconds = perf_counter() - began
         self.counters.count_answer(answer)
         if strict and answer.status != "complete":
             answer.raise_if_incomplete()
         return answer
+
+    def _count_interrupted(self, sessions: Sequence[Session], began: float, error: BaseException) -> None:
+        """Nobody gets these answers, but what they bought is paid."""
+        for session in sessions:
+            session.stop("stopped", f"the prediction was interrupted: {describe(error)}")
+            with suppress(Exception):  # an interrupt may come in the middle of a step; it must pass in any case
+                self._finish(session, began)
 
     # -- many rows ---------------------------------------------------------------------------------------------
 
@@ -223,7 +253,8 @@ class OnDemandPredictor:
         deadline : float, optional
             Seconds from now until all answers must be there.
         prefetch, strict : optional
-            As in the constructor.  Strict: the first row that is not complete raises.
+            As in the constructor.  Strict: all rows are worked out; then, if one is not complete, the exception has
+            its answer in ``.answer`` and those of all rows in ``.answers``.
 
         Returns
         -------
@@ -231,12 +262,18 @@ class OnDemandPredictor:
         """
         began = perf_counter()
         ends = _end(began, deadline)
+        self._check_open()
         rows = list(rows)
         sessions = self._sessions(rows, known, paid, budget, prefetch)
-        for calls in self._rounds(sessions, rows, ends):
-            self._caller.run(calls, ends)
-        strict = self.strict if strict is None else strict
-        return [self._finish(session, began, strict) for session in sessions]
+        answers: list[Answer] = []
+        try:
+            for calls in self._rounds(sessions, rows, ends):
+                self._caller.run(calls, ends)
+            self._finish_many(sessions, answers, began)
+        except BaseException as error:
+            self._count_interrupted(sessions[len(answers) :], began, error)
+            raise
+        return _complete(answers) if (self.strict if strict is None else strict) else answers
 
     async def apredict_many(
         self,
@@ -252,19 +289,30 @@ class OnDemandPredictor:
         """`predict_many` for callers on an event loop; what takes long to compute is done in a thread."""
         began = perf_counter()
         ends = _end(began, deadline)
+        self._check_open()
         rows = list(rows)
-        strict = self.strict if strict is None else strict
         aside = self._caller.aside if len(rows) > FEW_ROWS else _at_once
         sessions = await aside(self._sessions, rows, known, paid, budget, prefetch)
         rounds = self._rounds(sessions, rows, ends)
-        while calls := await aside(self._next_calls, rounds):
-            await self._caller.arun(calls, ends)
-        return await aside(lambda: [self._finish(session, began, strict) for session in sessions])
+        answers: list[Answer] = []
+        left = threading.Event()
+        try:
+            while calls := await aside(self._next_calls, rounds, left, left=left):
+                await self._caller.arun(calls, ends)
+            await aside(self._finish_many, sessions, answers, began)
+        except BaseException as error:
+            self._count_interrupted(sessions[len(answers) :], began, error)
+            raise
+        return _complete(answers) if (self.strict if strict is None else strict) else answers
+
+    def _finish_many(self, sessions: list[Session], answers: list[Answer], began: float) -> None:
+        for session in sessions:
+            answers.append(self._finish(session, began))
 
     def _sessions(self, rows, known, paid, budget, prefetch) -> list[Session]:
         paid = list(paid) if not isinstance(paid, str) else paid
-        known = _one_each("known", known, len(rows)) if known is not None else [None] * len(rows)
-        budgets = _one_each("budget", budget, len(rows)) if isinstance(budget, Sequence) else [budget] * len(rows)
+        known = [None] * len(rows) if known is None else _one_each("known", known, len(rows))
+        budgets = [budget] * len(rows) if _is_one(budget) else _one_each("budget", budget, len(rows))
         return [
             Session(
                 self._compiled,
@@ -290,9 +338,9 @@ class OnDemandPredictor:
                 for session, _ in pairs:
                     session.go_to(level)
                 continue
-            if ends is not None and perf_counter() >= ends:
+            if self._must_stop(waiting[0][0], ends):
                 for session, _ in pairs:
-                    session.stop("deadline", _too_late(session))
+                    self._must_stop(session, ends)
                 return
             calls = self._calls_for_many(waiting)
             if calls:
@@ -300,10 +348,11 @@ class OnDemandPredictor:
             for session, _ in waiting:
                 session.resume()
 
-    def _next_calls(self, rounds: Iterator[list[Call]]) -> list[Call]:
+    def _next_calls(self, rounds: Iterator[list[Call]], left: threading.Event) -> list[Call]:
         """The calls that must be waited for; those that answer from memory are made on the way there."""
         for calls in rounds:
-            if slow := self._caller.run_instant(calls):
+            slow = self._caller.run_instant(calls, left)
+            if slow or left.is_set():
                 return slow
         return []
 
@@ -345,6 +394,7 @@ class OnDemandPredictor:
             session.called.update(usual)
             return list(usual.items())
         by_source: dict[Source, tuple[int, ...]] = {}
+        computed = lost = False
         waiting = list(wanted)
         for f in waiting:  # grows while it is gone through, where a feature needs others first
             source = self._sources[f]
@@ -353,8 +403,10 @@ class OnDemandPredictor:
                 session.stop("unavailable", f"{name} has no extractor and was not among the known features")
                 return []
             if source.needs:
+                computed = True
                 lacking = self._lacking(session, f, source)
                 if lacking is None:
+                    lost = True
                     continue
                 if lacking:
                     waiting += lacking
@@ -364,11 +416,16 @@ class OnDemandPredictor:
                 session.receive_failure(
                     (f,), f"{source.name}: was called before and gave no {name}", source.name, None, charged=False
                 )
+                lost = True
                 continue
             asked = by_source.get(source, ())
             if f not in asked:
                 by_source[source] = (*asked, f)
-        if not any(source.needs for source in by_source) and sum(map(len, by_source.values())) == len(wanted):
+        if lost:
+            session.give_up_if_lost()
+            if session.finished:
+                return []  # what else was to be fetched could not complete the node
+        if not computed and sum(map(len, by_source.values())) == len(wanted):
             if len(self._usual_waves) >= WAVES_KEPT:
                 self._usual_waves = {}
             self._usual_waves[wanted] = by_source  # the same for every row, unless a source was called before
@@ -398,7 +455,11 @@ class OnDemandPredictor:
         return self._caller.pool.n_threads
 
     def close(self) -> None:
-        """End idle threads and the event loop of async sources; calls under way end by themselves."""
+        """End idle threads and the event loop of async sources.
+
+        Calls under way in threads end by themselves.  No further ones are begun: predictions under way answer early,
+        with the status "stopped", and new ones raise RuntimeError.
+        """
         self._caller.close()
 
     def __enter__(self) -> OnDemandPredictor:
@@ -408,8 +469,16 @@ class OnDemandPredictor:
         self.close()
 
 
-async def _at_once(function: Callable[..., Any], *arguments: Any) -> Any:
+async def _at_once(function: Callable[..., Any], *arguments: Any, left: threading.Event | None = None) -> Any:
     return function(*arguments)
+
+
+def _complete(answers: list[Answer]) -> list[Answer]:
+    """Strict mode for many rows: raise for the first that is not complete, with all answers."""
+    for answer in answers:
+        if answer.status != "complete":
+            answer.raise_if_incomplete(answers)
+    return answers
 
 
 def _end(began: float, deadline: float | None) -> float | None:
@@ -417,10 +486,12 @@ def _end(began: float, deadline: float | None) -> float | None:
         return None
     try:
         seconds = float(deadline)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         seconds = math.nan
     if not seconds >= 0:
         raise ValueError(f"deadline is {deadline!r}; it must be seconds from now, 0 or more, or None")
+    if seconds == math.inf:
+        return None
     return began + max(0.0, seconds - RESERVE)
 
 
@@ -429,7 +500,16 @@ def _too_late(session: Session) -> str:
     return f"the deadline came before {', '.join(wanted[:8])} could be fetched" if wanted else "the deadline came"
 
 
+def _is_one(budget: Any) -> bool:
+    """Whether a budget is one for all rows: a number, also as text or as an array without dimensions."""
+    return isinstance(budget, str | bytes) or not hasattr(budget, "__len__") or getattr(budget, "ndim", 1) == 0
+
+
 def _one_each(what: str, values: Any, n_rows: int) -> list:
-    if isinstance(values, Mapping) or len(values) != n_rows:
-        raise ValueError(f"{what} must have one entry for each of the {n_rows} rows")
-    return list(values)
+    """A list with one entry for each row, of any sequence, array or iterator."""
+    if isinstance(values, Mapping | Set | str) or not hasattr(values, "__iter__"):
+        raise ValueError(f"{what} is a {type(values).__name__}; it must have one entry for each of the {n_rows} rows")
+    found = list(values)
+    if len(found) != n_rows:
+        raise ValueError(f"{what} must have one entry for each of the {n_rows} rows; it has {len(found)}")
+    return found

@@ -86,8 +86,8 @@ def serve(
     local = is_loopback(host)
     if not local and token is None and not allow_no_token:
         raise ValueError(
-            f"{host} can be reached from other machines, and there is no token: set {TOKEN_VARIABLE}, listen on "
-            "127.0.0.1, or allow it explicitly"
+            f"{host} can be reached from other machines, and there is no token: set {TOKEN_VARIABLE} and pass what "
+            "read_token returns, listen on 127.0.0.1, or allow it with allow_no_token=True"
         )
     hosts = LOOPBACK_NAMES if local and token is None else None
     config = uvicorn.Config(

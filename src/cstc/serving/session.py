@@ -15,12 +15,13 @@ for it, nothing of it could complete the node.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, ItemsView, Iterable, Mapping, Sequence
 from operator import add
 from typing import Any
 
 from .answer import Answer, Event
 from .compiled import Classifier, CompiledTree, Fault, Step, compile_tree, shorten
+from .extractors import describe
 
 __all__ = ["PREFETCHES", "Session"]
 
@@ -72,6 +73,7 @@ class Session:
         "_level",
         "_margins",
         "_node",
+        "_on_its_way",
         "_paid",
         "_path",
         "_prefetch_node",
@@ -93,14 +95,13 @@ class Session:
         paid: Iterable[str] = (),
         budget: float | None = None,
         prefetch: str = "branch",
-        _charges: Sequence[int] | None = None,
+        _charges: Callable[[Collection[int]], Sequence[int]] | None = None,
         _level: float = math.inf,
     ) -> None:
         compiled = model if model.__class__ is CompiledTree else compile_tree(model)
         if prefetch not in PREFETCHES:
             raise ValueError(f"prefetch is {prefetch!r}; it must be one of {PREFETCHES}")
         self._compiled: CompiledTree = compiled
-        self._charges = compiled.feature_items if _charges is None else _charges
         self._budget = budget if budget is None else _check_budget(budget)
         self._prefetch_node = prefetch == "node"
         self._paid = compiled.items_named(paid)
@@ -111,6 +112,7 @@ class Session:
         self._held: dict[int, Any] = {}
         self._failed: dict[int, str] = {}
         self._wanted: tuple[int, ...] = ()
+        self._on_its_way: tuple[int, ...] = ()  # wanted when the session failed, and perhaps fetched all the same
         self._wave = 0
         self._path: list[int] = []
         self._events: list[Event] = []
@@ -123,6 +125,7 @@ class Session:
         self._level = _level  # the deepest level of nodes that may be entered
         if known is not None:
             self._know(known)
+        self._charges = compiled.feature_items if _charges is None else _charges(self._known)
         self._enter(compiled.nodes[0])
         self._advance()
 
@@ -149,7 +152,7 @@ class Session:
 
     def check(self, values: Mapping[str, Any]) -> None:
         """Raise ValueError if a name is unknown or a value is none that `tell` can use."""
-        for name, raw in values.items():
+        for name, raw in _pairs("values", values):
             try:
                 self._compiled.encode(self._compiled.feature(name), raw)
             except Fault as fault:
@@ -159,24 +162,33 @@ class Session:
         """Values of wanted features, all or some of them; further ones are put aside until the path needs them.
 
         A value that cannot be used (text for a number, NaN where training saw no missing values) is a fault of its
-        source: it is charged, and the session ends with the best answer it has.
+        source: it is charged, and the session ends with the best answer it has.  Of a wave in which something failed,
+        the values that were fetched at the same time may still be told, and are charged; others are ignored once
+        the session is finished.
         """
-        got = {self._compiled.feature(name): raw for name, raw in values.items()}
-        if self._status is not None:
+        got = {self._compiled.feature(name): raw for name, raw in _pairs("values", values)}
+        late = self._status is not None
+        asked = tuple(f for f in (self._on_its_way if late else self._wanted) if f in got)
+        if late and not asked:
             return
-        asked = tuple(f for f in self._wanted if f in got)
         bad = self.receive(asked, got, source, seconds)
         if bad:
             self.receive_bad(asked, got, bad, source, seconds)
+        self._on_its_way = tuple(f for f in self._on_its_way if f not in asked)
         self.resume()
 
     def fail(self, features: Iterable[str], reason: str, *, charged: bool = True, source: str | None = None) -> None:
         """The source of these wanted features failed; it is charged, unless it was never called."""
+        if isinstance(features, str):
+            raise ValueError(f"features is the text {features!r}; give a list of names: [{features!r}]")
         asked = tuple(self._compiled.feature(name) for name in features)
-        stray = [self._compiled.feature_names[f] for f in asked if f not in self._wanted]
+        wanted = self._wanted or self._on_its_way
+        stray = [self._compiled.feature_names[f] for f in asked if f not in wanted]
         if stray:
-            raise ValueError(f"{shorten(stray)} is not wanted now; wanted: {shorten(self.wanted())}")
+            now = f"wanted: {shorten(self.wanted())}" if self._wanted else "the session is finished"
+            raise ValueError(f"{shorten(stray)} is not wanted now; {now}")
         self.receive_failure(asked, reason, source, None, charged=charged)
+        self._on_its_way = tuple(f for f in self._on_its_way if f not in asked)
         self.resume()
 
     def answer(self) -> Answer:
@@ -247,7 +259,7 @@ class Session:
         compiled, known, fill = self._compiled, self._known, self._walk.fill
         try:
             encoded = [compiled.encode(f, got[f]) for f in asked]
-        except Fault:
+        except Exception:
             return self._reasons(asked, got)
         for f, value in zip(asked, encoded, strict=True):
             known[f] = got[f]
@@ -288,8 +300,8 @@ class Session:
         for f in asked:
             try:
                 self._compiled.encode(f, got[f])
-            except Fault as fault:
-                bad[f] = str(fault)
+            except Exception as error:
+                bad[f] = _why(error)
         return bad
 
     def receive_failure(
@@ -314,9 +326,9 @@ class Session:
         for f in features:
             try:
                 self._take_in(f, self._held.pop(f))
-            except Fault as fault:
-                self._failed[f] = str(fault)
-                bad.append(str(fault))
+            except Exception as error:
+                self._failed[f] = _why(error)
+                bad.append(_why(error))
         self._buy(features, None, None, "failed: " + "; ".join(bad) if bad else "came along")
 
     def note_failure(self, asked: tuple[int, ...], reason: str, source: str, seconds: float | None) -> None:
@@ -329,6 +341,8 @@ class Session:
 
     def resume(self) -> None:
         """Walk on after values were received."""
+        if self._failed:
+            self.give_up_if_lost()
         if self._status is None:
             known, failed = self._known, self._failed
             for f in self._wanted:
@@ -340,6 +354,18 @@ class Session:
             self._wanted = ()
             self._advance()
 
+    def give_up_if_lost(self) -> None:
+        """End the session if a feature that the node certainly needs cannot be had: more would be paid in vain."""
+        failed = self._failed
+        if self._status is not None or failed.keys().isdisjoint(self._wanted):
+            return
+        needed = self._walk.advance() if self._prefetch_node else self._wanted
+        lost = [failed[f] for f in needed if f in failed]
+        if lost:
+            on_its_way = tuple(f for f in self._wanted if f not in failed and f not in self._known)
+            self.stop("failed", "; ".join(dict.fromkeys(lost)), self._error)
+            self._on_its_way = on_its_way
+
     def go_to(self, level: float) -> None:
         """Allow nodes down to this level to be entered."""
         self._level = level
@@ -349,7 +375,7 @@ class Session:
     # -- the state machine -------------------------------------------------------------------------------------
 
     def _know(self, known: Mapping[str, Any]) -> None:
-        for name, raw in known.items():
+        for name, raw in _pairs("known", known):
             try:
                 self._take_in(self._compiled.feature(name), raw)
             except Fault as fault:
@@ -483,6 +509,20 @@ class Session:
                 continue
             return number, list(map(add, sums, node.intercepts)), evaluated + new
         return -1, list(compiled.constant), evaluated
+
+
+def _pairs(what: str, values: Any) -> ItemsView[str, Any]:
+    """The entries of a mapping, or of what has them in the same way, such as a pandas Series."""
+    items = getattr(values, "items", None)
+    if not callable(items) or isinstance(values, type):
+        raise TypeError(
+            f"{what} is a {type(values).__name__}; it must be a mapping of feature names to values: {{'age': 61.0}}"
+        )
+    return items()
+
+
+def _why(error: Exception) -> str:
+    return str(error) if isinstance(error, Fault) else describe(error)
 
 
 def _check_budget(budget: Any) -> float:

@@ -13,7 +13,14 @@ from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
-__all__ = ["Job", "WorkerPool"]
+__all__ = ["Closed", "Job", "WorkerPool"]
+
+
+class Closed(RuntimeError):
+    """The predictor was closed: no call is begun any more."""
+
+    def __init__(self) -> None:
+        super().__init__("the predictor is closed")
 
 
 class Job:
@@ -62,7 +69,7 @@ class WorkerPool:
         job = Job(self, work)
         with self._lock:
             if self._closed:
-                raise RuntimeError("the predictor is closed")
+                raise Closed
             if self._resting:
                 self._resting.pop().put(job)
                 return job
@@ -111,13 +118,16 @@ class WorkerPool:
                 return None
             self._resting.append(mailbox)
         try:
-            job = mailbox.get(timeout=self._idle_seconds)
-        except Empty:
+            job = mailbox.get(timeout=min(self._idle_seconds, threading.TIMEOUT_MAX))
+        except BaseException as ended:
             with self._lock:
+                # whatever ends the wait: no job may be put into a mailbox that nobody reads any more
                 if mailbox in self._resting:
                     self._resting.remove(mailbox)
                     self._n_threads -= 1
-                    return None
+                    if isinstance(ended, Empty):
+                        return None
+                    raise
             job = mailbox.get()  # someone took the mailbox between the two: the job is on its way
         if job is None:
             with self._lock:
