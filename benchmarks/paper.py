@@ -17,11 +17,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import paper_claims
 import paper_figures
-from paper_systems import SETS, STATES, STRUCTURE_LAMBDA, load, measure, structure, systems
+from paper_systems import SETS, STATES, load, measure, structure, systems
 
 QUALITY = {"quadrants": "R²", "mslr": "NDCG@5", "mq2007": "NDCG@5", "yahoo": "NDCG@5"}
 
@@ -45,9 +43,11 @@ def run(name: str, state: int, options: argparse.Namespace) -> None:
             point: dict[str, Any] = {"parameter": parameter} | measure(model, data)
             if system == "CSTC unpruned":
                 point["structure"] = structure(model, data)
-                if state == 0 and np.isclose(model.cost_weight, data.cost_weights([STRUCTURE_LAMBDA])[0]):
-                    paper_figures.draw_tree(model, data, options.out)
             points.append(point)
+        if system == "CSTC unpruned" and state == 0:
+            model = paper_figures.tree_to_draw(models, data)
+            if model is not None:
+                paper_figures.draw_tree(model, data, options.out)
         sizes = {part: len(getattr(data, part).y) for part in ("train", "validation", "test")}
         _write(path, {"set": name, "state": state, "system": system, "seconds": seconds, **sizes, "points": points})
         print(f"{name} {state}: {system}, {len(points)} models in {seconds:.0f} s", file=sys.stderr, flush=True)

@@ -22,7 +22,6 @@ FINER_LAMBDAS = (1 / 48, 1 / 24, 1 / 12, 1 / 6, 3 / 4, 3 / 2, 9, 16, 32)
 #: several of them.
 WIDE_LAMBDAS = tuple(2.0**power / 24 for power in (0, 1, 2, 3, 4, 5, 6, 7, 9, 11))
 QUICK_LAMBDAS = (1 / 12, 1, 4, 16)
-STRUCTURE_LAMBDA = 4.0  # of the tree that the paper draws
 STATES = {"quadrants": 5, "mslr": 1, "mq2007": 5, "yahoo": 5}
 SETS = tuple(STATES)
 

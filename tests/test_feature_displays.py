@@ -138,7 +138,7 @@ def test_bad_input(quadrants):
 def test_a_tree_of_one_node():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 3))
-    model = CSTCRegressor(depth=1, n_weak_learners=5, random_state=0, n_jobs=1).fit(X, X[:, 0])
+    model = CSTCRegressor(method="refined", depth=1, n_weak_learners=5, random_state=0, n_jobs=1).fit(X, X[:, 0])
     assert model.model_.shape.n_nodes == TreeShape.full(1).n_nodes
     assert JaccardDisplay.from_estimator(model, X, X[:, 0]).similarity.tolist() == [[1.0]]
     assert len(ExtractionDisplay.from_estimator(model, X).shares) == 1

@@ -1,5 +1,6 @@
 """The frontier: its range, what it keeps, choosing from it, sharing, and checkpoints that survive kill -9."""
 
+import functools
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ from sklearn.metrics import make_scorer, mean_absolute_error, r2_score, roc_auc_
 
 from cstc import CostModel, CSTCClassifier, CSTCRanker, CSTCRegressor, Frontier
 from cstc.checkpoint import Checkpoint
+from cstc.frontier._identity import settings_identity
 from cstc.metrics import ndcg
 
 QUICK = {"n_weak_learners": 10, "cross_fit": 2, "depth": 2, "max_iter": 50, "tol": 1e-3, "random_state": 0, "n_jobs": 1}
@@ -197,7 +199,7 @@ def test_best_warns_when_it_cannot_give_what_is_asked(fitted):
         model = frontier.best(mean_cost=0.01)
     assert model is frontier.models_[0]
     assert model.mean_cost_ == 0.0
-    with pytest.warns(UserWarning, match=r"no model reaches a R² of 2"):
+    with pytest.warns(UserWarning, match=r"no model has R² 2 or more on the validation data; this is the best one"):
         assert frontier.best(quality=2) is frontier.models_[-1]
 
 
@@ -506,6 +508,23 @@ def test_bad_estimators_and_rows():
         Frontier(CSTCClassifier(**QUICK)).fit(X, labels, X_val=X, y_val=labels + 1)
 
 
+def test_rare_classes_that_the_frontier_held_out_itself():
+    X, _ = regression(100)
+    frontier = Frontier(CSTCClassifier(**QUICK), cost_weights=[0.1])
+    messages = set()
+    for positive in range(0, 100, 7):
+        labels = (np.arange(100) == positive).astype(int)
+        with pytest.raises(
+            ValueError, match=r"held out 20 of the 100 rows itself.* X_val and y_val with both"
+        ) as caught:
+            frontier.fit(X, labels)
+        messages.add(str(caught.value).split(":")[0])
+    assert messages == {
+        "no row of class 1 is left to learn from",
+        "the validation rows hold one class, [0], and AUC needs two",
+    }
+
+
 # -- checkpoint ----------------------------------------------------------------------------------------------------
 
 
@@ -550,6 +569,44 @@ def test_a_drawn_random_state_is_kept(tmp_path):
     estimator = CSTCRegressor(costs=PRICES, **QUICK | {"random_state": None})
     first, second = (two(estimator, checkpoint=tmp_path) for _ in range(2))
     assert_same(first, second, regression()[0])
+
+
+class Closeness:
+    """A quality with a parameter, and no text of its own."""
+
+    def __init__(self, scale=1.0):
+        self.scale = scale
+
+    def __call__(self, estimator, X, y):
+        return -self.scale * mean_absolute_error(y, estimator.predict(X))
+
+
+def scaled_closeness(estimator, X, y, scale=1.0):
+    return Closeness(scale)(estimator, X, y)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: functools.partial(scaled_closeness, scale=2.0),
+        Closeness,
+        lambda: Closeness().__call__,
+        lambda: make_scorer(functools.partial(mean_absolute_error), greater_is_better=False),
+    ],
+    ids=["partial", "object", "method", "scorer"],
+)
+def test_a_quality_is_known_again_wherever_it_lies_in_memory(tmp_path, make):
+    first, second = make(), make()
+    text = json.dumps(settings_identity(Frontier(CSTCRegressor(), quality=first), CSTCRegressor())["frontier"])
+    assert "0x" not in text
+    two(quality=first, checkpoint=tmp_path)
+    two(quality=second, checkpoint=tmp_path)
+
+
+def test_partials_of_other_arguments_are_other_qualities(tmp_path):
+    two(quality=functools.partial(scaled_closeness, scale=2.0), checkpoint=tmp_path)
+    with pytest.raises(ValueError, match=r"frontier.quality.keywords.scale is 3.0 here and 2.0"):
+        two(quality=functools.partial(scaled_closeness, scale=3.0), checkpoint=tmp_path)
 
 
 def test_ranker_checkpoint(tmp_path, monkeypatch):

@@ -55,6 +55,14 @@ def test_a_perfect_and_a_worst_ranking():
     assert ndcg(grades, -grades.astype(float), qid, k=4) == 0
 
 
+def test_what_is_no_ranking():
+    with pytest.raises(ValueError, match="scores holds NaN, first in row 1"):
+        ndcg(np.array([1, 0]), np.array([0.5, np.nan]), np.zeros(2))
+    for k in (0, -1, 2.5):
+        with pytest.raises(ValueError, match=f"k is {k}; it must be a whole number, 1 or more"):
+            ndcg(np.array([1, 0]), np.array([0.5, 0.1]), np.zeros(2), k=k)
+
+
 def test_order_of_rows_does_not_matter():
     grades, scores, qid = random_ranking(0)
     order = np.random.default_rng(1).permutation(len(qid))

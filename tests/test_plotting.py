@@ -7,15 +7,17 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
 import builders
 from builders import SHAPES
-from cstc import CSTCClassifier, CSTCRegressor
-from cstc.datasets import QUADRANT_COSTS, make_quadrants
+from cstc import CSTCClassifier, CSTCRegressor, Frontier
+from cstc.baselines import EarlyExit
+from cstc.datasets import QUADRANT_COSTS, make_quadrants, make_yahoo_like
 from cstc.model import COUNTINGS
-from cstc.plotting import CostQualityDisplay, NodePredictionsDisplay, TreeDisplay
+from cstc.plotting import COLOURS, CostQualityDisplay, NodePredictionsDisplay, TreeDisplay
 from cstc.pool import TreePool
 from cstc.tree import TreeShape
 
@@ -125,6 +127,35 @@ def test_tree_is_drawn_into_given_axes_and_again(quadrants):
     assert display.plot(axes[1]).figure_ is figure
 
 
+def test_a_tree_of_arrays_is_that_of_the_estimator(quadrants):
+    model, X, y = quadrants
+    drawn = TreeDisplay.from_estimator(model, X, y)
+    items = dict(zip(model.costs_.item_names, model.costs_.prices, strict=True))
+    given = (model.model_.shape, model.apply(X), model.predict_cost(X), y)
+    again = TreeDisplay.from_predictions(*given, node_items=drawn.flow.node_items, items=items)
+    notes = ["Above", "Below"]  # the caption does not know how the costs were counted
+    one, other = (
+        [text for text, _ in texts_of(display.figure_) if text.split()[0] not in notes] for display in (drawn, again)
+    )
+    assert one == other
+    bare = TreeDisplay.from_predictions(*given)
+    assert not [text for text, _ in texts_of(bare.figure_) if "buys" in text or text.startswith("+")]
+
+
+def test_arrays_that_are_no_tree(quadrants):
+    model, X, y = quadrants
+    shape, terminals, costs = model.model_.shape, model.apply(X), model.predict_cost(X)
+    for changes, message in (
+        ({"terminals": terminals + 1}, "terminals range from 1 to 4; the tree has 0 to 3"),
+        ({"terminals": terminals / 2}, "one whole number for each row"),
+        ({"costs": costs[1:]}, "there are 800 terminals"),
+        ({"y": y[1:]}, "inconsistent numbers of samples"),
+        ({"node_items": np.ones((7, 2)), "items": {"a": 1.0}}, r"shape \(7, 2\); the tree has 7 nodes, .* 1 items"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            TreeDisplay.from_predictions(**{"shape": shape, "terminals": terminals, "costs": costs, "y": y} | changes)
+
+
 # ------------------------------------------------------------------------- NodePredictionsDisplay
 
 
@@ -166,6 +197,20 @@ def test_a_node_that_only_routes_shows_what_it_routes_with(quadrants):
     assert display.weights[:, 0].any()
 
 
+def test_panels_of_arrays_must_fit_together(quadrants):
+    model, X, y = quadrants
+    drawn = NodePredictionsDisplay.from_estimator(model, X, y)
+    given = (model.model_.shape, model.apply(X), model.predict_cost(X), y)
+    again = NodePredictionsDisplay.from_predictions(*given, drawn.predictions, drawn.weights, drawn.prices)
+    assert [text for text, _ in texts_of(again.figure_)] == [text for text, _ in texts_of(drawn.figure_)]
+    with pytest.raises(ValueError, match=r"weights \(6, 7\); with 800 rows, 7 nodes and 5 prices"):
+        NodePredictionsDisplay.from_predictions(*given, drawn.predictions, drawn.weights, drawn.prices[1:])
+    with pytest.raises(ValueError, match="feature_names has 1 entries, there are 6 prices"):
+        NodePredictionsDisplay.from_predictions(
+            *given, drawn.predictions, drawn.weights, drawn.prices, feature_names=["a"]
+        )
+
+
 def test_models_that_it_cannot_show(quadrants):
     model, X, y = quadrants
     boosted = CSTCRegressor(n_weak_learners=5, random_state=0).fit(X, y)
@@ -189,6 +234,58 @@ def test_curves_are_drawn_by_rising_cost_in_different_ways():
     assert one.get_marker() != other.get_marker()
     assert display.ax_.get_ylabel() == "accuracy"
     assert [text.get_text() for text in display.ax_.get_legend().get_texts()] == ["tree", "all features"]
+
+
+def test_many_curves_can_be_told_apart():
+    names = [f"system {number}" for number in range(20)]
+    display = CostQualityDisplay.from_predictions([[1, 2]] * 20, [[0.1, 0.2]] * 20, names)
+    assert len({(line.get_color(), line.get_marker()) for line in display.ax_.lines}) == 20
+    display.figure_.canvas.draw()
+    assert display.ax_.get_legend().get_window_extent().x0 >= display.ax_.get_window_extent().x1
+
+
+def test_every_colour_is_seen_on_white():
+    for colour in COLOURS:
+        parts = np.array(matplotlib.colors.to_rgb(colour))
+        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+        assert 1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05) > 2, colour  # contrast as WCAG defines it
+
+
+def test_a_fitted_estimator_is_a_point(quadrants):
+    model, X, y = quadrants
+    display = CostQualityDisplay.from_estimator(model, X, y, name="tree")
+    assert display.costs[0].tolist() == [pytest.approx(model.predict_cost(X).mean())]
+    assert display.qualities[0].tolist() == [pytest.approx(model.score(X, y))]
+    assert (display.quality_name, display.names) == ("R²", ["tree"])
+    weights = np.arange(len(y)) + 1.0
+    display = CostQualityDisplay.from_estimator(
+        model, X, y, sample_weight=weights, quality="neg_mean_absolute_error", counting="learner", ax=display.ax_
+    )
+    assert display.costs[0] == pytest.approx([np.average(model.predict_cost(X, "learner"), weights=weights)])
+    expected = -np.average(np.abs(y - model.predict(X)), weights=weights)
+    assert display.qualities[0] == pytest.approx([expected])
+    one, other = display.ax_.lines  # the second joined the first
+    assert one.get_color() != other.get_color()
+
+
+def test_a_frontier_is_a_curve_and_early_exit_gets_its_queries():
+    X, y, qid, _ = make_yahoo_like(20, random_state=0)
+    X = X[:, :30]
+    options = {"costs": [1.0] * 30, "n_weak_learners": 5, "random_state": 0, "n_jobs": 1}
+    exits = EarlyExit(**options).frontier(X, y, qid=qid, n_points=4)
+    display = CostQualityDisplay.from_estimator(exits, X, y, qid=qid)
+    assert display.quality_name == "NDCG@5"
+    assert len(display.costs[0]) == len(exits.models_)
+    assert exits.models_[-1].predict_cost(X, qid=qid).mean() in display.costs[0]
+    own = Frontier(CSTCClassifier(**options, cross_fit=2), cost_weights=[0.01], quality="accuracy").fit(X, y > 1)
+    display = CostQualityDisplay.from_estimator(own, X, y > 1)
+    assert display.quality_name == "accuracy"
+    assert own.models_[-1].score(X, y > 1) in display.qualities[0]
+    with pytest.raises(TypeError, match="LinearRegression is no CSTC estimator"):
+        CostQualityDisplay.from_estimator(LinearRegression().fit(X, y), X, y)
+    for unfitted in (clone(own), CSTCClassifier()):
+        with pytest.raises(NotFittedError):
+            CostQualityDisplay.from_estimator(unfitted, X, y)
 
 
 def test_curves_must_fit_together():

@@ -12,13 +12,20 @@ def ndcg(grades: np.ndarray, scores: np.ndarray, qid: np.ndarray, k: int = 5) ->
 
     Equal to the mean of scikit-learn's ``ndcg_score(2**grades - 1, scores, k=k)`` over those queries, ties
     included (documents with equal scores share the gain of their places), in one pass over all queries.
-    Without any relevant document the result is NaN.
+    Without any relevant document the result is NaN.  Scores must be finite or infinite, not NaN.
 
     Examples
     --------
     >>> ndcg(np.array([2, 0, 1, 0]), np.array([0.9, 0.8, 0.1, 0.3]), np.array([1, 1, 1, 2]))
     0.963...
     """
+    if not isinstance(k, int | np.integer) or k < 1:
+        raise ValueError(f"k is {k!r}; it must be a whole number, 1 or more")
+    scores = np.asarray(scores, dtype=float)
+    if np.isnan(scores).any():  # sorting would put these documents anywhere
+        raise ValueError(
+            f"scores holds NaN, first in row {int(np.isnan(scores).argmax())}; every document needs a score"
+        )
     gains = 2.0 ** np.asarray(grades, dtype=float) - 1.0
     _, query = np.unique(qid, return_inverse=True)
     n_queries = int(query.max()) + 1
@@ -44,7 +51,7 @@ def ndcg(grades: np.ndarray, scores: np.ndarray, qid: np.ndarray, k: int = 5) ->
     relevant = ideal > 0
     if not relevant.any():
         return float("nan")
-    return float(np.mean(dcg(np.asarray(scores, dtype=float))[relevant] / ideal[relevant]))
+    return float(np.mean(dcg(scores)[relevant] / ideal[relevant]))
 
 
 def cost_summary(cost: np.ndarray, weights: np.ndarray | None = None) -> dict[str, float]:

@@ -143,6 +143,29 @@ def test_rows_that_choose_teach_nothing(frontiers, name):
         np.testing.assert_array_equal(model.model_.predict(X), before[getattr(model, model._varied)])
 
 
+def test_weights_of_rows_in_a_frontier():
+    """Rows without weight are not there, neither those that teach nor those that choose."""
+    X, y, given = split("classification")
+    there, there_val = np.arange(360) % 3 != 0, np.arange(120) % 4 != 0
+    system = clone(SYSTEMS["cegb lazy"]).set_params(task="classification")
+    values = {"values": [0.0, 0.001, 0.01]}
+    weights = {"sample_weight": there.astype(float), "sample_weight_val": there_val.astype(float)}
+    whole = system.frontier(X, y, **given, **values, **weights)
+    part = {"X_val": given["X_val"][there_val], "y_val": given["y_val"][there_val]}
+    for row, other in zip(whole.tried_, system.frontier(X[there], y[there], **part, **values).tried_, strict=True):
+        assert row["quality"] == pytest.approx(other["quality"])
+        assert row["mean_cost"] == pytest.approx(other["mean_cost"])
+    assert len(system.frontier(X, y, **values, sample_weight=np.arange(360.0)).tried_) == 3
+
+
+def test_the_cheapest_model_is_called_free_only_where_it_is():
+    X, y, given = split("regression")
+    frontier = SYSTEMS["cegb lazy"].frontier(X, y, **given, values=[0.001])
+    for budget in (0.0, 0.1):
+        with pytest.warns(UserWarning, match=f"mean cost of {budget:g} or less; this is the cheapest, which costs"):
+            assert frontier.best(mean_cost=budget) is frontier.models_[0]
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_holds_out_rows_that_choose(task):
     X, y, qid = rows(task)
@@ -260,7 +283,37 @@ def test_bad_rows():
         system.frontier(X, y, values=[])
     with pytest.raises(ValueError, match="y_val is missing"):
         system.frontier(X, y, X_val=X)
+    with pytest.raises(ValueError, match="sample_weight_val belongs to X_val"):
+        system.frontier(X, y, sample_weight_val=np.ones(len(y)))
+    with pytest.raises(ValueError, match=r"weight zero|non-zero"):
+        system.frontier(X, y, X_val=X, y_val=y, sample_weight_val=np.zeros(len(y)))
     with pytest.raises(ValueError, match="not fitted"):
         clone(system).predict(X)
     with pytest.raises(ValueError, match="counting is 'item'"):
         system.fit(X, y).predict_cost(X, "item")
+    with pytest.raises(ValueError, match="X has 4 features, but StageWiseRegression is expecting 6 features"):
+        system.predict(X[:, :4])
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("cegb lazy", [-1.0, 0.01], "cost_weight is -1.0; it must be a finite number, 0 or more"),
+        ("cegb lazy", ["a"], "cost_weight is 'a'"),
+        ("cegb lazy", "abc", "values is 'abc'; give a list of values of cost_weight"),
+        ("cegb lazy", 0.01, "values is 0.01; give a list"),
+        ("l1", [np.nan], "l1_weight is nan"),
+        ("stage-wise", [1.5], "n_trees is 1.5"),
+    ],
+)
+def test_values_of_a_frontier_are_checked_like_the_parameter(name, values, message):
+    X, y, _ = split("regression")
+    with pytest.raises(ValueError, match=message):
+        SYSTEMS[name].frontier(X, y, values=values)
+
+
+def test_rare_classes_that_a_frontier_held_out_itself():
+    X, y, _ = split("regression")
+    labels = (y == y[0]).astype(int)
+    with pytest.raises(ValueError, match=r"the frontier held out .* X_val and y_val with both classes"):
+        clone(SYSTEMS["stage-wise"]).set_params(task="classification").frontier(X, labels)

@@ -93,6 +93,12 @@ def test_n_features_gives_parts_of_a_set_the_same_columns(write):
     np.testing.assert_array_equal(data.X, [[3, 0, 0, 0]])
 
 
+@pytest.mark.parametrize("wrong", ["3", 2.5, 0])
+def test_n_features_is_a_whole_number(write, wrong):
+    with pytest.raises(ValueError, match=f"n_features is {wrong!r}; it should be a whole number, 1 or more"):
+        load_letor(write("1 qid:2 1:3\n"), n_features=wrong)
+
+
 def test_single_precision(write):
     data = load_letor(write("1 qid:2 1:0.1\n"), dtype=np.float32)
     assert data.X.dtype == np.float32

@@ -57,6 +57,9 @@ def test_bad_sizes():
         make_yahoo_like(0)
     with pytest.raises(ValueError, match="docs_per_query 0"):
         make_yahoo_like(3, docs_per_query=0)
+    for wrong in (2.5, "3"):
+        with pytest.raises(ValueError, match="both should be whole numbers, 1 or more"):
+            make_yahoo_like(wrong)
 
 
 def test_features_of_a_type_mean_something_only_in_its_documents():

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _check_n_features, check_is_fitted
 
 from ..costs import as_cost_model
 from ..estimators._base import CSTCBase
 from ..estimators._labels import check_queries
 from ..estimators._parameters import check_parameters
-from ..frontier._path import Rows
+from ..frontier._path import Rows, hold_out
 from ..metrics import ndcg
 from ..model import FittedTree
 from ._frontier import SystemFrontier, frontier_of
@@ -162,6 +162,8 @@ class Baseline(BaseEstimator):
         X_val=None,
         y_val=None,
         qid_val=None,
+        sample_weight=None,
+        sample_weight_val=None,
         values=None,
         n_points=16,
         quality=None,
@@ -175,6 +177,8 @@ class Baseline(BaseEstimator):
         X_val, y_val, qid_val : like X, y and qid, optional
             The rows that choose, and teach nothing: each fit holds out rows of its own.  A part of X is held out
             otherwise.
+        sample_weight, sample_weight_val : array-like of shape (n,), optional
+            As in `fit`; those of the rows that choose weigh cost and quality, except for NDCG.
         values : sequence, optional
             Values of the parameter that is varied; the system's own otherwise.
         n_points : int, default=16
@@ -188,26 +192,52 @@ class Baseline(BaseEstimator):
         -------
         SystemFrontier
         """
-        given, chosen_by = Rows(X, y, None, qid), Rows(X_val, y_val, None, qid_val)
+        values = None if values is None else self._checked_values(values)
         checker = self._new_face()
-        sample = set_up(checker, X, y, X_val, y_val, None, None, qid, qid_val)  # all errors of the rows come first
-        if chosen_by.X is None:
-            held_out = np.zeros(len(sample.train.y) + len(sample.validation.y), dtype=bool)
-            whole = sample.everything
-            assert whole is not None
-            held_out[checker._hold_out(whole, sample.seed)] = True
-            given, chosen_by = given.take(np.flatnonzero(~held_out)), given.take(np.flatnonzero(held_out))
-        setting = self._set_up(given.X, given.y, None, None, None, None, given.qid, None)
+        # all errors of the rows come first; weights are checked below, since rows without weight leave a sample
+        sample = set_up(checker, X, y, X_val, y_val, None, None, qid, qid_val)
+        whole = sample.train if sample.everything is None else sample.everything
+        given = Rows(X, y, sample_weight, qid).with_checked_weights(whole.X)
+        if X_val is not None:
+            chosen_by = Rows(X_val, y_val, sample_weight_val, qid_val).with_checked_weights(sample.validation.X)
+        elif sample_weight_val is not None:
+            raise ValueError("sample_weight_val belongs to X_val and y_val, which are missing")
+        else:
+            given, chosen_by = hold_out(checker, whole, given, sample.seed, needs_classes=quality is None)
+        if chosen_by.weights is not None and not chosen_by.weights.sum() > 0:
+            raise ValueError("all validation rows have weight zero; at least one must count")
+        setting = self._set_up(given.X, given.y, None, None, given.weights, None, given.qid, None)
         return frontier_of(self, setting, chosen_by, values, n_points, quality, verbose)
+
+    def _checked_values(self, values: Any) -> list[Any]:
+        """Each value must be one that the constructor's parameter may have."""
+        if isinstance(values, str) or not isinstance(values, Iterable):
+            raise ValueError(f"values is {values!r}; give a list of values of {self._varied}")
+        found = list(values)
+        if not found:
+            raise ValueError("values is empty; give at least one, or None")
+        for value in found:
+            self._with(value)._check_own_parameters()
+        return found
+
+    def _with(self, value: Any):
+        """A copy with another value of the varied parameter."""
+        return clone(self).set_params(**{self._varied: value})
 
     def _at(self, setting: Setting, shared: Any, value: Any):
         """A fitted copy for one value of the varied parameter."""
-        return clone(self).set_params(**{self._varied: value})._become(setting, shared)
+        return self._with(value)._become(setting, shared)
 
     # -- using -------------------------------------------------------------------------------------------------
 
+    @property
+    def _needs_queries(self) -> bool:
+        return self.task == "ranking"
+
     def _check_X(self, X, *, reset=False) -> np.ndarray:
         check_is_fitted(self)
+        if isinstance(X, np.ndarray) and X.ndim == 2:  # here and not by the face, so that the error names this class
+            _check_n_features(self, X, reset=False)
         return self._face._check_X(X, reset=False)
 
     def _check_y(self, y, *, reset=False) -> np.ndarray:

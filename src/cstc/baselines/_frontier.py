@@ -14,8 +14,8 @@ import numpy as np
 from ..frontier import FrontierTable
 from ..frontier._choice import Choice
 from ..frontier._path import Point, Rows, not_dominated, search
-from ..frontier._quality import Quality, quality_of
 from ..metrics import cost_summary
+from ..plotting._quality import Quality, quality_of
 
 __all__ = ["SystemFrontier", "frontier_of"]
 
@@ -32,9 +32,12 @@ class SystemFrontier(Choice):
     tried_, tried_models_
         The same for all models, those that were beaten too.
     quality_name_ : str
+    quality : callable, str or None
+        As it was given.
     """
 
-    def __init__(self, points: list[Point], quality_name: str):
+    def __init__(self, points: list[Point], quality_name: str, quality: Any = None):
+        self.quality = quality
         points = sorted(points, key=lambda point: (point.cost, -point.quality))
         chosen = not_dominated(points)
         self.models_ = [point.model for point in chosen]
@@ -66,7 +69,7 @@ class _Models:
 
     def _judge(self, model: Any, value: Any) -> Point:
         rows = self.validation
-        cost = cost_summary(model.predict_cost(rows.X, qid=rows.qid))
+        cost = cost_summary(model.predict_cost(rows.X, qid=rows.qid), rows.weights)
         quality = self.quality(model, rows, None)
         if not np.isfinite(quality):
             raise ValueError(f"the quality of the model with {self.system._varied}={value!r} is {quality}")
@@ -110,6 +113,4 @@ def frontier_of(
     else:
         for value in values:
             models(value)
-    if not models.points:
-        raise ValueError("values is empty; give at least one, or None")
-    return SystemFrontier(list(models.points.values()), name)
+    return SystemFrontier(list(models.points.values()), name, quality)

@@ -68,8 +68,8 @@ def load_letor(
     >>> y, qid, costs.price_of([0, 2])
     (array([2, 0]), array([10, 10]), 21.0)
     """
-    if n_features is not None and n_features < 1:
-        raise ValueError(f"n_features is {n_features}; it should be 1 or more")
+    if n_features is not None and (not isinstance(n_features, int | np.integer) or n_features < 1):
+        raise ValueError(f"n_features is {n_features!r}; it should be a whole number, 1 or more")
     if costs is None:
         read = read_svmlight(path, n_features=n_features, dtype=dtype, comments=comments)
         return _ranking_data(read, np.arange(read.X.shape[1]), None, comments)

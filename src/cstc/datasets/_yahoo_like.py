@@ -163,8 +163,10 @@ def make_yahoo_like(
     >>> bool(0.6 < train.mean() < 0.8)
     True
     """
-    if n_queries < 1 or docs_per_query < 1:
-        raise ValueError(f"n_queries is {n_queries}, docs_per_query {docs_per_query}; both should be 1 or more")
+    if not all(isinstance(number, int | np.integer) and number >= 1 for number in (n_queries, docs_per_query)):
+        raise ValueError(
+            f"n_queries is {n_queries!r}, docs_per_query {docs_per_query!r}; both should be whole numbers, 1 or more"
+        )
     rng = np.random.default_rng(random_state)
     part_weights = rng.dirichlet(np.full(N_PARTS, 4.0), size=N_TYPES)
     part_weights /= np.linalg.norm(part_weights, axis=1, keepdims=True)

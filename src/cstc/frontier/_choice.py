@@ -28,7 +28,7 @@ class Choice:
         ----------
         mean_cost : float, optional
             The most that an input may cost on average.  If this is less than the cheapest model that buys anything
-            costs, the answer is the free model, with a warning.
+            costs, the answer is the free model, or the cheapest where none is free, with a warning.
         quality : float, optional
             The least quality.  If no model reaches it, the answer is the best one, with a warning.
 
@@ -51,13 +51,18 @@ class Choice:
             at = int(np.searchsorted(qualities, wanted))  # both columns rise
             if at == len(qualities):
                 warnings.warn(
-                    f"no model reaches a {self.quality_name_} of {wanted:g} on the validation data; "
+                    f"no model has {self.quality_name_} {wanted:g} or more on the validation data; "
                     f"this is the best one, with {qualities[-1]:.4g}",
                     stacklevel=3,
                 )
             return min(at, len(qualities) - 1)
         paid = costs[costs > 0]
-        if len(paid) and 0 < wanted < paid[0]:
+        if wanted < costs[0]:  # a system's own values need not lead to a free model
+            warnings.warn(
+                f"no model has a mean cost of {wanted:g} or less; this is the cheapest, which costs {costs[0]:.4g}",
+                stacklevel=3,
+            )
+        elif len(paid) and 0 < wanted < paid[0]:
             warnings.warn(
                 f"a mean cost of {wanted:g} is below the {paid[0]:.4g} of the cheapest model that buys anything; "
                 "this is the free one",

@@ -15,11 +15,11 @@ from sklearn.utils import check_random_state
 from ..checkpoint import Checkpoint
 from ..costs import as_cost_model
 from ..estimators._base import CSTCBase
+from ..plotting._quality import quality_of
 from ..training import Sample
 from ._choice import Choice
 from ._identity import costs_identity, data_identity, settings_identity
-from ._path import Fits, Point, Rows, fit_given, not_dominated, search
-from ._quality import quality_of
+from ._path import Fits, Point, Rows, fit_given, hold_out, not_dominated, search
 from ._table import FrontierTable
 
 __all__ = ["Frontier"]
@@ -70,7 +70,8 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
     Notes
     -----
     Validation rows only choose: they are never given to a fit.  Each fit holds out a part of its own training
-    rows for pruning, the same part for all.  With the paper's method, whose weak learners do not depend on the cost
+    rows for pruning, the same part for all.  Weights of validation rows weigh cost and quality; of a ranker the cost
+    only, since NDCG counts every query once.  With the paper's method, whose weak learners do not depend on the cost
     weight, a fit starts from the solution of the next larger one.
 
     Examples
@@ -203,9 +204,9 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
             raise ValueError("sample_weight_val belongs to X_val and y_val, which are missing")
         identity: dict[str, Any] = {"data": data_identity(sample, given.weights, checker)}
         if validation is None:
-            held_out = np.zeros(len(sample.y), dtype=bool)
-            held_out[checker._hold_out(sample, estimator.random_state)] = True
-            given, chosen_by = given.take(np.flatnonzero(~held_out)), given.take(np.flatnonzero(held_out))
+            given, chosen_by = hold_out(
+                checker, sample, given, estimator.random_state, needs_classes=self.quality is None
+            )
             identity["validation data"] = "held out"
         else:
             chosen_by = chosen_by.with_checked_weights(validation.X)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -15,6 +17,8 @@ __all__ = ["costs_identity", "data_identity", "settings_identity"]
 
 #: Parameters that do not change what is fitted, or that the frontier sets itself.
 _FREE_PARAMETERS = ("costs", "cost_weight", "random_state", "n_jobs", "verbose")
+#: Where an object lies in memory: different in every process.
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 def data_identity(sample: Sample, weights: np.ndarray | None, checker: Any) -> dict[str, Any]:
@@ -64,6 +68,10 @@ def _as_text(value: Any) -> Any:
         return value
     if isinstance(value, list | tuple | np.ndarray):
         return [_as_text(entry) for entry in value]
+    if isinstance(value, dict):
+        return {str(name): _as_text(entry) for name, entry in value.items()}
+    if isinstance(value, partial):
+        return {"partial": _as_text(value.func), "args": _as_text(value.args), "keywords": _as_text(value.keywords)}
     if callable(value) and hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}"
-    return repr(value)
+    return _ADDRESS.sub("", repr(value))  # of an object that says no more of itself: module and name of its class

@@ -35,9 +35,9 @@ from ..costs import ResolvedCosts
 from ..frames import is_frame
 from ..metrics import cost_summary
 from ..objective import NodeParameters
-from ..training import Ensembles
+from ..training import Ensembles, Sample
 
-__all__ = ["Fits", "Point", "Rows", "fit_given", "not_dominated", "search"]
+__all__ = ["Fits", "Point", "Rows", "fit_given", "hold_out", "not_dominated", "search"]
 
 NEGLIGIBLE = 2.0**-10  # the bottom of the grid: the full bill is this part of the constant's risk
 LIKE_FULL = 0.9  # or this part of the full model's cost is spent
@@ -67,6 +67,36 @@ class Rows:
         X = nw.from_native(self.X, eager_only=True)[at].to_native() if is_frame(self.X) else _safe_indexing(self.X, at)
         y, weights, qid = (None if part is None else np.asarray(part)[at] for part in (self.y, self.weights, self.qid))
         return Rows(X, y, weights, qid)
+
+
+def hold_out(checker: Any, sample: Sample, given: Rows, seed: int, *, needs_classes: bool) -> tuple[Rows, Rows]:
+    """Rows that teach and rows that choose, where the caller gave none of the second kind."""
+    held_out = np.zeros(len(sample.y), dtype=bool)
+    held_out[checker._hold_out(sample, seed)] = True
+    if hasattr(checker, "classes_"):
+        counted = np.ones(len(sample.y), dtype=bool) if given.weights is None else given.weights > 0
+        _check_held_out_classes(sample.y, held_out, counted, checker.classes_, needs_classes)
+    return given.take(np.flatnonzero(~held_out)), given.take(np.flatnonzero(held_out))
+
+
+def _check_held_out_classes(
+    y: np.ndarray, held_out: np.ndarray, counted: np.ndarray, classes: np.ndarray, needs_classes: bool
+) -> None:
+    """Rare classes may all land on one side; the caller, who held nothing out, could not know why a fit fails."""
+    advice = f"give X_val and y_val with {'both' if len(classes) == 2 else 'all'} classes, or more rows of the rare one"
+    missing = np.setdiff1d(y, y[~held_out])
+    if len(missing):
+        raise ValueError(
+            f"no row of class {classes[missing].tolist()[0]!r} is left to learn from: the frontier held out "
+            f"{held_out.sum()} of the {len(y)} rows itself, to choose by, and all rows of this class are among them; "
+            f"{advice}"
+        )
+    present = np.unique(y[held_out & counted])
+    if needs_classes and len(present) < 2:
+        raise ValueError(
+            f"the validation rows hold one class, {classes[present].tolist()}, and AUC needs two: the frontier held "
+            f"out {held_out.sum()} of the {len(y)} rows itself, to choose by; {advice}"
+        )
 
 
 @dataclass(frozen=True, eq=False)

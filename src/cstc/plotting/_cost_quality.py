@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import numpy as np
+from inspect import signature
+from typing import Any
 
-from ._drawing import COLOURS, INK, MARKERS, as_number, pyplot, quiet
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ._drawing import COLOURS, INK, LINES, MARKERS, as_number, pyplot, quiet
+from ._flow import check_is_ours
+from ._quality import MeasuredRows, Quality, quality_of
 
 __all__ = ["CostQualityDisplay"]
+
+INSIDE = 6  # curves whose legend finds room between them
 
 
 class CostQualityDisplay:
@@ -39,6 +47,62 @@ class CostQualityDisplay:
         self.cost_name = cost_name
         self.quality_name = quality_name
         self.chosen = chosen
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator,
+        X,
+        y,
+        *,
+        qid=None,
+        sample_weight=None,
+        quality=None,
+        counting="branch",
+        name=None,
+        ax=None,
+    ) -> CostQualityDisplay:
+        """Measure a fitted estimator, or all models of a frontier, on given rows.
+
+        Parameters
+        ----------
+        estimator : fitted estimator of `cstc` or of `cstc.baselines`, or a frontier of either
+            An estimator is one point, a frontier is a curve.
+        X : array-like or table of shape (n, n_features)
+            Rows to measure on, such as test rows.
+        y : array-like of shape (n,)
+        qid : array-like of shape (n,), optional
+            The query of each row, for rankers.
+        sample_weight : array-like of shape (n,), optional
+            Weights of the rows; they weigh cost and quality, except for NDCG.
+        quality : callable, str or None, default=None
+            As in `cstc.Frontier`.  None: a frontier's own; R², AUC or NDCG@5 for an estimator.
+        counting : {"branch", "learner"}, default="branch"
+            How cost is counted, as in `predict_cost`.
+        name : str, optional
+            In the legend; the name of the class otherwise.
+        ax : matplotlib axes, optional
+            Axes of another display add the curve to those that are there.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from cstc.baselines import StageWiseRegression
+        >>> from cstc.plotting import CostQualityDisplay
+        >>> X = np.random.default_rng(0).normal(size=(600, 4))
+        >>> y = X[:, 0] + X[:, 1] ** 2
+        >>> frontier = StageWiseRegression(costs=[1, 2, 4, 8], random_state=0).frontier(X[:500], y[:500])
+        >>> display = CostQualityDisplay.from_estimator(frontier, X[500:], y[500:])
+        >>> one = CostQualityDisplay.from_estimator(frontier.models_[-1], X[500:], y[500:], name="one", ax=display.ax_)
+        """
+        models = _models_of(estimator)
+        quality = getattr(estimator, "quality", None) if quality is None else quality
+        quality_name, judged = quality_of(quality, models[0])
+        rows = MeasuredRows(X, y, None if sample_weight is None else np.asarray(sample_weight, float), qid)
+        points = [_measured(model, rows, judged, counting) for model in models]
+        costs, qualities = zip(*points, strict=True)
+        name = type(models[0]).__name__ if name is None else name
+        return cls.from_predictions([costs], [qualities], [name], ax=ax, quality_name=quality_name)
 
     @classmethod
     def from_predictions(cls, costs, qualities, names, *, ax=None, chosen=None, **axis_names) -> CostQualityDisplay:
@@ -77,11 +141,13 @@ class CostQualityDisplay:
         """Draw the curves into `ax`, or into a new figure."""
         plt = pyplot()
         if ax is None:
-            _, ax = plt.subplots(figsize=(5.2, 3.6), layout="constrained")
-        for number, (cost, quality, name) in enumerate(zip(self.costs, self.qualities, self.names, strict=True)):
-            marker = MARKERS[number % len(MARKERS)]
+            wide = 5.2 if len(self.costs) <= INSIDE else 7.4
+            _, ax = plt.subplots(figsize=(wide, 3.6), layout="constrained")
+        curves = zip(self.costs, self.qualities, self.names, strict=True)
+        for number, (cost, quality, name) in enumerate(curves, start=len(ax.lines)):  # given axes may have some
+            marker, line = MARKERS[number % len(MARKERS)], LINES[number // len(COLOURS) % len(LINES)]
             style = {"color": COLOURS[number % len(COLOURS)], "marker": marker, "ms": 6, "lw": 1.8, "mec": "white"}
-            ax.plot(cost, quality, ls="-" if len(cost) > 1 else "", label=name, clip_on=False, zorder=3, **style)
+            ax.plot(cost, quality, ls=line if len(cost) > 1 else "", label=name, clip_on=False, zorder=3, **style)
         if self.chosen is not None:
             cost, quality = self.chosen
             ring = {"marker": "o", "ls": "", "ms": 13, "mfc": "none", "mec": INK, "mew": 1.6, "zorder": 4}
@@ -92,6 +158,24 @@ class CostQualityDisplay:
         ax.set_xlim(left=min(0.0, ax.get_xlim()[0]) if min(map(np.min, self.costs)) < 0 else 0.0)
         quiet(ax)
         ax.grid(color="#e6e9ed", lw=0.8, zorder=0)
-        ax.legend(frameon=False, fontsize=9)
+        beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}  # many curves leave no room between them
+        ax.legend(frameon=False, fontsize=9, **beside if len(ax.lines) > INSIDE else {})
         self.ax_, self.figure_ = ax, ax.figure
         return self
+
+
+def _models_of(estimator: Any) -> list[Any]:
+    """The models of a frontier, or the estimator itself."""
+    if hasattr(estimator, "_check_fitted"):  # a frontier
+        estimator._check_fitted()
+        return estimator.models_
+    check_is_ours(estimator)
+    check_is_fitted(estimator)
+    return [estimator]
+
+
+def _measured(model: Any, rows: MeasuredRows, judged: Quality, counting: str) -> tuple[float, float]:
+    """Mean cost and quality; early exit needs the queries to know what it pays."""
+    queries = {"qid": rows.qid} if "qid" in signature(model.predict_cost).parameters else {}
+    costs = model.predict_cost(rows.X, counting, **queries)
+    return float(np.average(costs, weights=rows.weights)), judged(model, rows, None)

@@ -9,12 +9,16 @@ import numpy as np
 
 from ..tree import TreeShape
 
-__all__ = ["COLOURS", "EDGE", "INK", "MARKERS", "PALE"]
+__all__ = ["COLOURS", "EDGE", "INK", "LINES", "MARKERS", "PALE"]
 __all__ += ["as_number", "as_percent", "children", "connect", "layout", "pyplot", "quiet", "with_minus", "write"]
 
-#: Okabe and Ito's colours: told apart by all kinds of colour vision, in print as well.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+#: Okabe and Ito's colours: told apart by all kinds of colour vision, in print as well.  Their yellow is left out, since
+#: it is hardly seen on white; a dark red of Tol's takes its place.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#882255")
+#: One fewer than the colours, so that colour and marker together come back after 56 curves only.
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+#: The second round of colours is dashed, the third dotted.
+LINES = ("-", "--", ":")
 INK, PALE, EDGE = "#222222", "#5f6670", "#aab2bd"
 
 

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..model import FittedTree, check_counting
+from ..tree import TreeShape
 
-__all__ = ["Flow", "checked", "trace"]
+__all__ = ["Flow", "check_is_ours", "checked", "ended", "trace"]
 
 
 def checked(estimator: Any, X: Any) -> tuple[FittedTree, np.ndarray]:
     """The fitted model and the encoded rows."""
-    if not hasattr(estimator, "predict_cost"):
-        raise TypeError(f"{type(estimator).__name__} is no CSTC estimator; give the fitted one, not what contains it")
+    check_is_ours(estimator)
     check_is_fitted(estimator)
     return estimator.model_, estimator._check_X(X, reset=False)
+
+
+def check_is_ours(estimator: Any) -> None:
+    if not hasattr(estimator, "predict_cost"):
+        raise TypeError(f"{type(estimator).__name__} is no CSTC estimator; give the fitted one, not what contains it")
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class Flow:
     visits: np.ndarray  # bool (n, n_nodes)
     terminals: np.ndarray  # (n,)
     node_items: np.ndarray  # (n_nodes, n_items): share of the rows at a node that buy an item there
-    node_prices: np.ndarray  # (n_nodes,)
+    node_prices: np.ndarray | None  # (n_nodes,); None where it is not known what is bought
     terminal_prices: np.ndarray  # (n_terminals,)
     terminal_costs: np.ndarray  # (n_terminals,), NaN where no row ends
 
@@ -73,17 +78,37 @@ def trace(model: FittedTree, X: np.ndarray, counting: str) -> Flow:
         for terminal, node in enumerate(shape.terminal_parents):
             at = np.flatnonzero(run.terminals == terminal)
             buy(at, model.predict_learners[node], terminal_items, terminal_learners, terminal)
-    terminals, cost = model.apply(X), model.predict_cost(X, counting)
-    visits = shape.paths[terminals]
-    passed, ended = visits.sum(axis=0), np.bincount(terminals, minlength=shape.n_terminals)
+    terminals = model.apply(X)
+    passed = np.maximum(shape.paths[terminals].sum(axis=0), 1)
+    n_ended = np.maximum(np.bincount(terminals, minlength=shape.n_terminals), 1)
     spent = node_items @ costs.prices + costs.evaluation * node_learners
     spent_at_end = terminal_items @ costs.prices + costs.evaluation * terminal_learners
-    paid = np.bincount(terminals, weights=cost, minlength=shape.n_terminals)
+    return replace(
+        ended(shape, terminals, model.predict_cost(X, counting)),
+        node_items=node_items / passed[:, None],
+        node_prices=spent / passed,
+        terminal_prices=spent_at_end / n_ended,
+    )
+
+
+def ended(shape: TreeShape, terminals: Any, costs: Any) -> Flow:
+    """Where rows go that end at these terminals, at these costs; what they buy on the way is not known."""
+    terminals, costs = np.asarray(terminals), np.asarray(costs, dtype=float)
+    if terminals.ndim != 1 or not len(terminals) or terminals.dtype.kind not in "iu":
+        raise ValueError("terminals needs one whole number for each row, as `apply` gives them")
+    if terminals.min() < 0 or terminals.max() >= shape.n_terminals:
+        raise ValueError(
+            f"terminals range from {terminals.min()} to {terminals.max()}; the tree has 0 to {shape.n_terminals - 1}"
+        )
+    if costs.shape != terminals.shape:
+        raise ValueError(f"costs has shape {costs.shape}, there are {len(terminals)} terminals; give one for each row")
+    n_ended = np.bincount(terminals, minlength=shape.n_terminals)
+    paid = np.bincount(terminals, weights=costs, minlength=shape.n_terminals)
     return Flow(
-        visits=visits,
+        visits=shape.paths[terminals],
         terminals=terminals,
-        node_items=node_items / np.maximum(passed, 1)[:, None],
-        node_prices=spent / np.maximum(passed, 1),
-        terminal_prices=spent_at_end / np.maximum(ended, 1),
-        terminal_costs=np.where(ended > 0, paid / np.maximum(ended, 1), np.nan),
+        node_items=np.zeros((shape.n_nodes, 0)),
+        node_prices=None,
+        terminal_prices=np.zeros(shape.n_terminals),
+        terminal_costs=np.where(n_ended > 0, paid / np.maximum(n_ended, 1), np.nan),
     )

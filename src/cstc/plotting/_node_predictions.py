@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from ..model import FittedTree
 from ._drawing import COLOURS, EDGE, INK, as_number, as_percent, children, connect, layout, pyplot, quiet, write
-from ._flow import checked, trace
+from ._flow import checked, ended
 
 __all__ = ["NodePredictionsDisplay"]
 
@@ -23,7 +23,7 @@ class NodePredictionsDisplay:
     weights of features.  Each panel shows the rows that pass the node: what it predicts for them against
     their true labels.
 
-    Parameters are the numbers shown; use `from_estimator`.
+    Parameters are the numbers shown; use `from_estimator` or `from_predictions`.
 
     Examples
     --------
@@ -75,13 +75,85 @@ class NodePredictionsDisplay:
         if len(names) != X.shape[1]:
             raise ValueError(f"feature_names has {len(names)} entries, X has {X.shape[1]} features")
         weights, predictions = _node_predictions(model, X)
+        return cls.from_predictions(
+            model.shape,
+            model.apply(X),
+            model.predict_cost(X),
+            y,
+            predictions,
+            weights,
+            model.costs.feature_prices,
+            groups=groups,
+            feature_names=names,
+            figure=figure,
+        )
+
+    @classmethod
+    def from_predictions(
+        cls,
+        shape,
+        terminals,
+        costs,
+        y,
+        predictions,
+        weights,
+        prices,
+        *,
+        groups=None,
+        feature_names=None,
+        figure=None,
+    ) -> NodePredictionsDisplay:
+        """Draw what the nodes of a tree predicted for rows that went their ways already.
+
+        Parameters
+        ----------
+        shape : TreeShape
+        terminals : int array-like of shape (n,)
+            The terminal that each row reached, as `apply` gives it.
+        costs : array-like of shape (n,)
+            What each row paid.
+        y : array-like of shape (n,)
+        predictions : array-like of shape (n, n_nodes)
+            Of every node for every row; shown for the rows that pass the node.
+        weights : array-like of shape (n_features, n_nodes)
+        prices : array-like of shape (n_features,)
+            Shown as the colours of the weights.
+        groups, feature_names, figure
+            As in `from_estimator`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from cstc.plotting import NodePredictionsDisplay
+        >>> from cstc.tree import TreeShape
+        >>> X = np.random.default_rng(0).normal(size=(200, 2))
+        >>> y = np.where(X[:, 0] > 0, X[:, 1], 0.0)
+        >>> weights = np.array([[0.3, 0, 0], [0, 1, 0]])  # the root looks at x0, its upper child at x1
+        >>> terminals, costs = np.where(X[:, 0] > 0, 0, 1), np.where(X[:, 0] > 0, 6, 1)
+        >>> display = NodePredictionsDisplay.from_predictions(
+        ...     TreeShape.full(2), terminals, costs, y, X @ weights, weights, prices=[1, 5]
+        ... )
+        """
+        flow = ended(shape, terminals, costs)
+        y, prices = np.asarray(y, dtype=float), np.asarray(prices, dtype=float)
+        predictions, weights = np.asarray(predictions, dtype=float), np.asarray(weights, dtype=float)
+        check_consistent_length(flow.terminals, y, groups)
+        if predictions.shape != (len(y), shape.n_nodes) or weights.shape != (len(prices), shape.n_nodes):
+            raise ValueError(
+                f"predictions has shape {predictions.shape} and weights {weights.shape}; with {len(y)} rows, "
+                f"{shape.n_nodes} nodes and {len(prices)} prices they must have {(len(y), shape.n_nodes)} and "
+                f"{(len(prices), shape.n_nodes)}"
+            )
+        names = [f"x{j}" for j in range(len(prices))] if feature_names is None else list(feature_names)
+        if len(names) != len(prices):
+            raise ValueError(f"feature_names has {len(names)} entries, there are {len(prices)} prices")
         return cls(
-            shape=model.shape,
-            flow=trace(model, X, "branch"),
+            shape=shape,
+            flow=flow,
             y=y,
             predictions=predictions,
             weights=weights,
-            prices=model.costs.feature_prices,
+            prices=prices,
             feature_names=names,
             groups=None if groups is None else np.asarray(groups),
         ).plot(figure)

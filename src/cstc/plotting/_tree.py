@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from textwrap import fill
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_consistent_length
 
-from ..model import FittedTree
 from ._drawing import EDGE, INK, PALE, as_number, as_percent, children, connect, layout, pyplot, with_minus, write
-from ._flow import checked, trace
+from ._flow import checked, ended, trace
 
 __all__ = ["TreeDisplay"]
 
@@ -26,7 +26,7 @@ class TreeDisplay:
     beside a terminal the cost of the path, as a mean over the rows that end there.  The thickness of a
     line is the share of rows that take it.
 
-    Parameters are the numbers shown; use `from_estimator`.
+    Parameters are the numbers shown; use `from_estimator` or `from_predictions`.
 
     Examples
     --------
@@ -69,22 +69,76 @@ class TreeDisplay:
         """
         model, X = checked(estimator, X)
         flow = trace(model, X, counting)
-        labels, values = None, None
         if y is not None:
             y = estimator._check_y(y, reset=False)
             check_consistent_length(X, y)
-            labels, values = _average_labels(model, y, flow.visits)
-        display = cls(
-            shape=model.shape,
+        bill = model.costs.item_names, model.costs.prices
+        return cls._of(model.shape, flow, y, model.schema.classes, bill, counting).plot(ax, caption=caption)
+
+    @classmethod
+    def from_predictions(
+        cls, shape, terminals, costs, y=None, *, node_items=None, items=None, ax=None, caption=True
+    ) -> TreeDisplay:
+        """Draw a tree whose rows went their ways already.
+
+        Parameters
+        ----------
+        shape : TreeShape
+        terminals : int array-like of shape (n,)
+            The terminal that each row reached, as `apply` gives it.
+        costs : array-like of shape (n,)
+            What each row paid.
+        y : array-like of shape (n,), optional
+            Labels: of numbers the average is shown, of texts the most frequent one.
+        node_items : array-like of shape (n_nodes, n_items), optional
+            The share of the rows at a node that buy an item there; without it the nodes show no purchases.
+        items : mapping of str to float, optional
+            Names and prices of the items, for `node_items`.
+        ax, caption
+            As in `from_estimator`.
+
+        Examples
+        --------
+        >>> from cstc.plotting import TreeDisplay
+        >>> from cstc.tree import TreeShape
+        >>> display = TreeDisplay.from_predictions(
+        ...     TreeShape.full(2), [0, 0, 1], [5.0, 5.0, 1.0], ["ill", "ill", "well"],
+        ...     node_items=[[1, 0], [0, 1], [0, 0]], items={"weight": 1, "blood": 4},
+        ... )
+        >>> display.labels
+        ['ill: 67%', 'ill: 100%', 'well: 100%']
+        """
+        flow = ended(shape, terminals, costs)
+        bill: tuple[list[str], np.ndarray] = list(items or {}), np.array(list((items or {}).values()), dtype=float)
+        if node_items is not None:
+            node_items = np.asarray(node_items, dtype=float)
+            if node_items.shape != (shape.n_nodes, len(bill[0])):
+                raise ValueError(
+                    f"node_items has shape {node_items.shape}; the tree has {shape.n_nodes} nodes, and there are "
+                    f"{len(bill[0])} items"
+                )
+            flow = replace(flow, node_items=node_items, node_prices=node_items @ bill[1])
+        classes = None
+        if y is not None:
+            y = np.asarray(y)
+            check_consistent_length(flow.terminals, y)
+            if y.dtype.kind not in "fiu":
+                classes, y = np.unique(y, return_inverse=True)
+        return cls._of(shape, flow, y, classes, bill, None).plot(ax, caption=caption)
+
+    @classmethod
+    def _of(cls, shape, flow, y, classes, bill, counting) -> TreeDisplay:
+        labels, values = (None, None) if y is None else _average_labels(classes, y, flow.visits)
+        return cls(
+            shape=shape,
             flow=flow,
             labels=labels,
             values=values,
-            label_name="average label" if model.schema.classes is None else "most frequent class",
-            item_names=model.costs.item_names,
-            prices=model.costs.prices,
+            label_name="average label" if classes is None else "most frequent class",
+            item_names=bill[0],
+            prices=bill[1],
             counting=counting,
         )
-        return display.plot(ax=ax, caption=caption)
 
     def plot(self, ax=None, *, caption=True) -> TreeDisplay:
         """Draw the tree into `ax`, or into a new figure."""
@@ -115,8 +169,9 @@ class TreeDisplay:
     def _caption(self, width: float) -> str:
         """How to read the picture, in lines for so many inches."""
         above = f"Above a node: {self.label_name} of its rows. " if self.labels is not None else ""
-        how = "by the branches taken" if self.counting == "branch" else "by all items of every used learner"
-        note = f"{above}Below a node: what it newly buys. Lines: share of rows. Cost: mean of the path, counted {how}."
+        below = "Below a node: what it newly buys. " if self.flow.node_prices is not None else ""
+        how = {"branch": ", counted by the branches taken", "learner": ", counted by all items of every used learner"}
+        note = f"{above}{below}Lines: share of rows. Cost: mean of the path{how.get(self.counting, '')}."
         return fill(note, width=int(width / 0.058))
 
     def _draw_nodes(self, ax: Any, places: np.ndarray) -> None:
@@ -130,7 +185,7 @@ class TreeDisplay:
             ax.text(x, y, f"$v^{{{node}}}$", ha="center", va="center", fontsize=10, color=ink, zorder=5)
             if self.labels is not None:
                 write(ax, x, y + 0.34, self.labels[node], fontweight="bold")
-            if self.flow.node_shares[node] > 0:
+            if self.flow.node_shares[node] > 0 and self.flow.node_prices is not None:
                 names = _shopping_list(self.item_names, self.flow.node_items[node], self.prices)
                 price = self.flow.node_prices[node]
                 write(ax, x, y - 0.33, f"+{as_number(price)}" if names or price else "buys nothing", color=PALE)
@@ -151,10 +206,9 @@ class TreeDisplay:
             write(ax, x + 0.16, y - 0.09, note, ha="left", fontsize=7, color=PALE)
 
 
-def _average_labels(model: FittedTree, y: np.ndarray, visits: np.ndarray) -> tuple[list[str], np.ndarray]:
+def _average_labels(classes: np.ndarray | None, y: np.ndarray, visits: np.ndarray) -> tuple[list[str], np.ndarray]:
     """What to write above each node, and a number to colour it by: NaN where there is none."""
     texts, values = [], np.full(visits.shape[1], np.nan)
-    classes = model.schema.classes
     spread = float(y.std()) or 1.0
     decimals = max(0, 2 - int(np.floor(np.log10(spread))))  # three digits of the spread
     for node in range(visits.shape[1]):

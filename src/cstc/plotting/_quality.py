@@ -1,9 +1,12 @@
-"""What models are compared by; higher is better."""
+"""What models are compared by; higher is better.
+
+A frontier chooses by it, and a picture of quality against cost measures with it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -12,13 +15,20 @@ from sklearn.metrics import get_scorer, r2_score, roc_auc_score
 from ..estimators._labels import check_queries
 from ..metrics import ndcg
 from ..model import probabilities
-from ._path import Rows
 
-__all__ = ["Quality", "quality_of"]
+__all__ = ["MeasuredRows", "Quality", "quality_of"]
+
+#: Of a fitted model, rows with X, y, weights and qid, and the model's margins there, if they are known already.
+Quality = Callable[[Any, Any, np.ndarray | None], float]
 
 
-#: Of a fitted model, rows, and the model's margins there, if they are known already.
-Quality = Callable[[Any, Rows, np.ndarray | None], float]
+class MeasuredRows(NamedTuple):
+    """Rows that a quality is measured on."""
+
+    X: Any
+    y: Any
+    weights: Any = None
+    qid: Any = None
 
 
 def quality_of(given: Any, estimator: Any) -> tuple[str, Quality]:
@@ -31,7 +41,7 @@ def quality_of(given: Any, estimator: Any) -> tuple[str, Quality]:
     no_queries = hasattr(scorer, "_score_func")  # scikit-learn's own know no queries
     name = given if isinstance(given, str) else getattr(given, "__name__", "quality")
 
-    def judged(model: Any, rows: Rows, margins: np.ndarray | None = None) -> float:
+    def judged(model: Any, rows: Any, margins: np.ndarray | None = None) -> float:
         options = {} if rows.weights is None else {"sample_weight": rows.weights}
         if estimator._needs_queries and not no_queries:
             options["qid"] = rows.qid
@@ -40,14 +50,14 @@ def quality_of(given: Any, estimator: Any) -> tuple[str, Quality]:
     return name, judged
 
 
-def _ndcg(model: Any, rows: Rows, margins: np.ndarray | None = None) -> float:
+def _ndcg(model: Any, rows: Any, margins: np.ndarray | None = None) -> float:
     if margins is None:
         return model.score(rows.X, rows.y, qid=rows.qid)
     y = model._check_y(rows.y, reset=False)
     return ndcg(y, margins[:, 0], check_queries(rows.qid, y, "qid"), k=5)
 
 
-def _r2(model: Any, rows: Rows, margins: np.ndarray | None = None) -> float:
+def _r2(model: Any, rows: Any, margins: np.ndarray | None = None) -> float:
     y = model._check_y(rows.y, reset=False)
     if len(y) < 2:
         raise ValueError(f"R² needs at least 2 validation rows; there is {len(y)}")
@@ -55,7 +65,7 @@ def _r2(model: Any, rows: Rows, margins: np.ndarray | None = None) -> float:
     return float(r2_score(y, predicted, sample_weight=rows.weights))
 
 
-def _auc(model: Any, rows: Rows, margins: np.ndarray | None = None) -> float:
+def _auc(model: Any, rows: Any, margins: np.ndarray | None = None) -> float:
     """AUC for two classes; for more, the mean of one class against all others, over those that the rows have."""
     y = model._check_y(rows.y, reset=False)
     present = np.unique(y if rows.weights is None else y[rows.weights > 0])
