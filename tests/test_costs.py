@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from builders import PROPERTY
 from cstc import CostModel
-from cstc.costs import as_cost_model
+from cstc.costs import ResolvedCosts, as_cost_model
 
 TURNEY = CostModel(
     {"age": 1.0, "blood draw": 2.10, "glucose": 15.51, "insulin": 20.68},
@@ -287,3 +287,10 @@ def test_nothing_is_for_nothing():
     resolved = CostModel([]).resolve([])
     assert resolved.bill([]) == 0.0
     np.testing.assert_array_equal(resolved.bills(np.zeros((3, 0), dtype=bool)), [0, 0, 0])
+
+
+@pytest.mark.filterwarnings("error")
+def test_prices_of_a_forged_file_overflow_nothing():
+    resolved = ResolvedCosts(["a", "b"], np.array([1.7e308, 0.1]), np.eye(2, dtype=bool))
+    assert resolved.decimal is None
+    assert resolved.bill([1]) == 0.1

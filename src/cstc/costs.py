@@ -75,6 +75,8 @@ class ResolvedCosts:
         Sums of whole numbers are exact, so a bill in cents is the number that a user would type, in whatever order
         its items were bought.
         """
+        if self.prices.max(initial=0.0) >= 2.0**53:
+            return None
         for digits in range(MOST_DIGITS + 1):
             scale = 10.0**digits
             units = np.round(self.prices * scale)
