@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CostModel", "ResolvedCosts", "as_cost_model"]
+__all__ = ["CostModel", "ResolvedCosts", "as_cost_model", "shorten"]
 
 
 MOST_EXPENSIVE = 1e100
@@ -153,7 +153,7 @@ class CostModel:
                 for item in items:
                     if item not in prices and item not in requires:
                         raise ValueError(
-                            f"{name!r} requires {item!r}, which has no price; known items: {_shorten(prices)}"
+                            f"{name!r} requires {item!r}, which has no price; known items: {shorten(prices)}"
                         )
         else:
             if self.requires:
@@ -228,7 +228,7 @@ class CostModel:
             unknown = columns.difference(range(len(self.prices)))
             if unknown:
                 last = len(self.prices) - 1
-                raise ValueError(f"no price for {_shorten(map(str, unknown))}; prices go by column number, 0 to {last}")
+                raise ValueError(f"no price for {shorten(map(str, unknown))}; prices go by column number, 0 to {last}")
             return _sum([self.prices[j] for j in columns])
         items = set().union(*(self._items_of(str(name)) for name in features), set())
         return _sum([self.prices[item] for item in items])
@@ -245,8 +245,8 @@ class CostModel:
         unpriced = [name for name in names if name not in self.prices and name not in self.requires]
         if unpriced:
             raise ValueError(
-                f"no price and no required items for {_shorten(unpriced)}; "
-                f"costs knows {_shorten([*self.prices, *self.requires])}"
+                f"no price and no required items for {shorten(unpriced)}; "
+                f"costs knows {shorten([*self.prices, *self.requires])}"
             )
         items_of = [self._items_of(name) for name in names]
         used = set().union(*items_of, set())
@@ -254,8 +254,8 @@ class CostModel:
         unknown = [name for name in self._names() if name not in mentioned]
         if unknown:
             raise ValueError(
-                f"costs names {_shorten(unknown)}, which is neither a column of X nor required by one; "
-                f"columns: {_shorten(names)}"
+                f"costs names {shorten(unknown)}, which is neither a column of X nor required by one; "
+                f"columns: {shorten(names)}"
             )
         item_names = [item for item in self.prices if item in used]
         index = {item: r for r, item in enumerate(item_names)}
@@ -285,7 +285,7 @@ class CostModel:
                 return
             seen.add(current)
             if current not in self.prices and current not in self.requires:
-                raise ValueError(f"unknown item or feature {current!r}; known: {_shorten(self._names())}")
+                raise ValueError(f"unknown item or feature {current!r}; known: {shorten(self._names())}")
             on_the_way.append(current)
             for item in self.requires.get(current, ()):
                 visit(item)
@@ -322,6 +322,7 @@ def _as_names(name: str, items: Any) -> tuple[str, ...]:
     return names
 
 
-def _shorten(names: Iterable[str], most: int = 8) -> str:
+def shorten(names: Iterable[str], most: int = 8) -> str:
+    """The first names, for a message."""
     shown = [repr(name) for name in names]
     return ", ".join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")

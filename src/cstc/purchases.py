@@ -48,8 +48,13 @@ def nested_sets(
 
 def unit_of_prices(costs: ResolvedCosts, risk: float) -> float:
     """Risk for one unit of cost at which a typical feature would cost all of `risk`; 0 if nothing has a price."""
-    priced = costs.divided_prices[costs.divided_prices > 0]
-    return risk / float(np.median(priced)) if len(priced) else 0.0
+    prices = costs.divided_prices
+    return risk / _typical(prices) if (prices > 0).any() else 0.0
+
+
+def _typical(prices: np.ndarray) -> float:
+    """The median of what is not free."""
+    return float(np.median(prices[prices > 0]))
 
 
 def _order(
@@ -61,8 +66,7 @@ def _order(
     varies = (X[0] != X).any(axis=0) & ~np.isnan(X).all(axis=0)
     if not (priced & varies).any():
         return []
-    typical = float(np.median(prices[priced]))
-    prices = np.where(priced, risk * (prices / typical) ** exponent, 0.0)
+    prices = np.where(priced, risk * (prices / _typical(prices)) ** exponent, 0.0)
     booster = boost_while_prices_fall(boosting, X, y, weights, prices, LEVELS)
     order: dict[int, None] = {}
     for tree in booster.dump_model()["tree_info"]:

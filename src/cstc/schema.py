@@ -1,6 +1,6 @@
 """What the columns and the outputs of a model mean, and rows in the form that it computes with.
 
-Only numpy is imported here: a loaded model needs nothing else.
+Only numpy is needed here: a loaded model needs nothing else.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Schema", "category_code", "is_missing"]
+from .costs import shorten
 
-SHOWN = 8  # names in a message
+__all__ = ["Schema", "category_code", "is_missing"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Schema:
                 f"X has {found.ndim} dimension(s); give a matrix with a row for each input and {n} columns"
             )
         if found.shape[1] != n:
-            raise ValueError(f"X has {found.shape[1]} columns; the model has {n}: {self._shown(self.feature_names)}")
+            raise ValueError(f"X has {found.shape[1]} columns; the model has {n}: {shorten(self.feature_names)}")
         if np.isinf(found).any():
             raise ValueError("X holds an infinite value; values must be finite, or NaN where they are missing")
         return found
@@ -60,7 +60,7 @@ class Schema:
         own = dict(zip(names, X.columns, strict=True))
         lost = [name for name in self.feature_names if name not in own]
         if lost:
-            raise ValueError(f"X has no column {self._shown(lost)}; the model has {self._shown(self.feature_names)}")
+            raise ValueError(f"X has no column {shorten(lost)}; the model has {shorten(self.feature_names)}")
         found = np.empty((len(X), len(self.feature_names)))
         for j, name in enumerate(self.feature_names):
             column = X[own[name]]
@@ -70,11 +70,6 @@ class Schema:
             else:
                 found[:, j] = _numbers(column, f"column {name!r} of X")
         return found
-
-    @staticmethod
-    def _shown(names: list[str]) -> str:
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        return ", ".join(repr(name) for name in names[:SHOWN]) + more
 
 
 def _numbers(values: Any, what: str) -> np.ndarray:

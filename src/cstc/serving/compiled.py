@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from numbers import Real
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from ..costs import shorten
 from ..model import FittedTree
-from ..schema import category_code
+from ..schema import category_code, is_missing
 from .walks import plan_for
 
 __all__ = ["Classifier", "CompiledTree", "Fault", "Step", "compile_tree", "fitted_tree"]
@@ -159,7 +160,7 @@ class CompiledTree:
         codes = self.codes[feature]
         kind = raw.__class__
         if kind is not float:
-            if raw is None or kind.__name__ == "NAType":
+            if is_missing(raw):
                 raw = math.nan
             elif codes is None:
                 raw = _as_float(raw, self.feature_names[feature])
@@ -238,11 +239,6 @@ def bits(mask: int) -> list[int]:
         found.append(low.bit_length() - 1)
         mask ^= low
     return found
-
-
-def shorten(names: Sequence[str], most: int = 8) -> str:
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 _compiled: WeakKeyDictionary[FittedTree, CompiledTree] = WeakKeyDictionary()

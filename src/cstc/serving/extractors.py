@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from .compiled import CompiledTree, Fault, bits, shorten
+from ..costs import shorten
+from .compiled import CompiledTree, Fault, bits
 
 __all__ = ["Charges", "Extractor", "Source", "as_seconds", "bind", "check_extractors", "describe", "extractor"]
 

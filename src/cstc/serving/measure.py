@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from ..costs import CostModel
+from ..schema import is_missing
 from .compiled import Fault
 from .extractors import Extractor, Source, check_extractors, describe
 from .workers import WorkerPool
@@ -156,7 +157,7 @@ class _Clock:
 
 def _kind(name: str, value: Any) -> str:
     """What a value is, empty if it is missing; `Fault` if it can be neither a number nor a category."""
-    if value is None or type(value).__name__ == "NAType":
+    if is_missing(value):
         return ""
     if isinstance(value, str):
         return "text"

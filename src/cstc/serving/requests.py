@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .compiled import CompiledTree, Fault, shorten
+from ..costs import shorten
+from .compiled import CompiledTree, Fault
 from .session import PREFETCHES
 
 __all__ = ["Field", "Record", "Refused", "read_json", "records_for"]

@@ -19,8 +19,9 @@ from collections.abc import Callable, Collection, ItemsView, Iterable, Mapping, 
 from operator import add
 from typing import Any
 
+from ..costs import shorten
 from .answer import Answer, Event
-from .compiled import Classifier, CompiledTree, Fault, Step, compile_tree, shorten
+from .compiled import Classifier, CompiledTree, Fault, Step, compile_tree
 from .extractors import describe
 
 __all__ = ["PREFETCHES", "Session"]
