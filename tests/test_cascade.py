@@ -9,7 +9,7 @@ from cstc import CostModel, CSTCClassifier, CSTCRanker, CSTCRegressor, Frontier
 from cstc.cascade import folds_of
 from cstc.costs import as_cost_model
 from cstc.experts import Expert, grow_expert
-from cstc.induction import Chain, calibrated_mean, induce
+from cstc.induction import Chain, induce
 from cstc.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from cstc.pool import TreePool
 from cstc.purchases import Stage, nested_sets
@@ -170,7 +170,7 @@ def two_kinds(n=4000, seed=0):
 
 
 def make_chain(X, losses, prices, weights=None):
-    nothing = Expert(TreePool.identity(0), np.zeros((0, 1)), np.zeros((len(X), 1)))
+    nothing = Expert(TreePool.identity(0), np.zeros((0, 1)), np.zeros((len(X), 1)), np.zeros(1))
     stages = [Stage(np.array([], int), 0.0), Stage(np.array([0]), prices[1]), Stage(np.array([0, 1]), prices[2])]
     weights = np.ones(len(X)) if weights is None else weights
     half = np.arange(len(X)) % 2 == 0
@@ -243,15 +243,6 @@ def test_what_a_gate_says_of_a_row_it_did_not_learn_from_it():
     assert not np.array_equal(said[chain.halves[1]], heard[chain.halves[1]])
 
 
-def test_overconfident_experts_are_shrunk():
-    rng = np.random.default_rng(0)
-    truth = rng.normal(size=(5000, 1))
-    y = (rng.random(5000) < 1 / (1 + np.exp(-truth[:, 0]))).astype(int)
-    expert = Expert(TreePool.identity(0), np.zeros((0, 1)), 1.6 * truth)
-    mean = calibrated_mean(LogisticLoss(), np.zeros(1), [expert], y, np.ones(5000))
-    assert mean == pytest.approx(1 / (1 + np.exp(-truth[:, 0])), abs=0.05)
-
-
 # -- the whole ----------------------------------------------------------------------------------------------------
 
 
@@ -311,11 +302,11 @@ def test_a_row_pays_for_the_dear_feature_only_where_it_matters():
 
 
 def test_a_frontier_grows_its_experts_once(monkeypatch):
-    from cstc import cascade
+    from cstc import chains
 
     grown = []
-    true = cascade.grow_expert
-    monkeypatch.setattr(cascade, "grow_expert", lambda *given: grown.append(given[-1].tolist()) or true(*given))
+    true = chains.grow_expert
+    monkeypatch.setattr(chains, "grow_expert", lambda *given: grown.append(given[-1].tolist()) or true(*given))
     _, X, y, _ = problem("regression", 400)
     estimator = CSTCRegressor(costs=PRICES, n_weak_learners=10, random_state=0, n_jobs=1)
     frontier = Frontier(estimator, cost_weights=[1.0, 0.1, 0.01, 0.0]).fit(X, y)

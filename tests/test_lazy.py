@@ -14,7 +14,7 @@ from cstc.pool import TreePool
 from cstc.purchases import Stage
 from cstc.weak_learners import Boosting, grow
 
-NOTHING = Expert(TreePool.identity(0), np.zeros((0, 1)), np.zeros((0, 1)))
+NOTHING = Expert(TreePool.identity(0), np.zeros((0, 1)), np.zeros((0, 1)), np.zeros(1))
 
 
 def resolved(prices, requires=None, evaluation=0.0):
@@ -30,13 +30,25 @@ def own_features(n=3000, seed=0):
     return X, 2.0 * X[:, 0] + X[np.arange(n), 1 + X[:, 0].astype(int)]
 
 
+class Told:
+    """Expected losses if the given means were the truth."""
+
+    def __init__(self, loss, mean):
+        self.loss, self.mean = loss, mean
+
+    def __call__(self, margins, at):
+        return self.loss.expected(margins, self.mean[at])
+
+    def shift(self, margins, at):
+        return 0.0
+
+
 def lazy_experts(X, y, costs, folds, loss=None, constant=(0.0,), mean=None):
     loss = loss or SquaredLoss()
     mean = y if mean is None else mean
     options = {"n_rounds": 40, "depth": 4, "learning_rate": 0.2, "early_stopping": None, "n_jobs": 1}
     boosting = Boosting(loss.name, np.array(constant), costs, (0.0,), **options)
-    expected = lambda margins, at: loss.expected(margins, mean[at])  # noqa: E731
-    return LazyExperts(boosting, X, y, np.ones(len(y)), folds, 1.0, expected)
+    return LazyExperts(boosting, X, y, np.ones(len(y)), folds, 1.0, Told(loss, mean))
 
 
 def test_losses_and_items_of_a_fold_come_from_ensembles_that_never_saw_it():
@@ -68,7 +80,7 @@ def test_prices_are_those_of_all_that_was_bought():
     rng = np.random.default_rng(0)
     features = rng.random((20, 5)) < 0.4
     items = (features.astype(int) @ costs.feature_items.astype(int)) > 0
-    two_trees = Expert(TreePool.identity(2), np.ones((2, 1)), np.zeros((20, 1)))
+    two_trees = Expert(TreePool.identity(2), np.ones((2, 1)), np.zeros((20, 1)), np.zeros(1))
     expert = LazyExpert(two_trees, np.zeros(20), items, costs)
     for columns in ([], [1], [2, 3], [0, 1, 4]):
         for row, price in enumerate(expert.prices(np.array(columns, dtype=int))):
@@ -78,7 +90,7 @@ def test_prices_are_those_of_all_that_was_bought():
 
 
 def test_without_a_chance_only_every_second_strength_is_screened(monkeypatch):
-    X, y = own_features(300)
+    X, y = own_features(1000)
     screened = []
 
     def watched(boosting, *rows, **options):
@@ -86,17 +98,17 @@ def test_without_a_chance_only_every_second_strength_is_screened(monkeypatch):
         return grow(boosting, *rows, **options)
 
     monkeypatch.setattr(module, "grow", watched)
-    experts = lazy_experts(X, y, resolved(np.ones(5)), np.arange(300) % 3)
+    experts = lazy_experts(X, y, resolved(np.ones(5)), np.arange(1000) % 3)
     for power in (-6.0, -5.6, -5.2, -5.0, -4.4):
-        assert experts.find(2.0**power, np.full(300, -1.0)) is None  # what it competes with costs less than nothing
+        assert experts.find(2.0**power, np.full(1000, -1.0)) is None  # what it competes with costs less than nothing
     assert sorted(screened) == [2.0**-6, 2.0**-4]
 
 
 def test_nothing_has_a_price():
-    X, y = own_features(100)
-    experts = lazy_experts(X, y, resolved(np.zeros(5)), np.arange(100) % 2)
-    experts._unit = 0.0
-    assert experts.find(1.0, np.zeros(100)) is None
+    X, y = own_features(1000)
+    experts = lazy_experts(X, y, resolved(np.zeros(5)), np.arange(1000) % 2)
+    experts.unit = 0.0
+    assert experts.find(1.0, np.ones(1000)) is None
 
 
 # -- behind a chain -----------------------------------------------------------------------------------------------

@@ -30,14 +30,17 @@ class Expert:
     pool : TreePool
         The trees of all members, on the columns of the whole matrix.
     weights : ndarray of shape (n_learners, n_outputs)
-        With these the trees add up to the margins, beside the constant.
+        With these the trees add up to the margins, beside `constant`.
     margins : ndarray of shape (n, n_outputs)
         At each training row, the margins of the member that never saw it.
+    constant : ndarray of shape (n_outputs,)
+        What all members start from.
     """
 
     pool: TreePool
     weights: np.ndarray
     margins: np.ndarray
+    constant: np.ndarray
 
 
 def grow_expert(
@@ -47,7 +50,7 @@ def grow_expert(
     n_outputs = len(boosting.constant)
     margins = np.tile(boosting.constant, (len(y), 1))
     if not len(columns):
-        return Expert(TreePool.identity(0), np.zeros((0, n_outputs)), margins)
+        return Expert(TreePool.identity(0), np.zeros((0, n_outputs)), margins, boosting.constant)
     categorical = set(boosting.categorical)
     local = replace(boosting, categorical=[at for at, column in enumerate(columns) if column in categorical])
     X = X[:, columns]
@@ -62,7 +65,8 @@ def grow_expert(
     if boosting.costs.evaluation:
         members = [_trees(boost(local, 0.0, X, y, weights, rounds, None), n_outputs, rounds)]
     pool = TreePool.concatenate([pool for pool, _ in members]).on_columns(columns)
-    return Expert(pool, np.concatenate([each for _, each in members]) / len(members), margins)
+    weights = np.concatenate([each for _, each in members]) / len(members)
+    return Expert(pool, weights, margins, boosting.constant)
 
 
 def _trees(booster: lightgbm.Booster, n_outputs: int, rounds: int) -> tuple[TreePool, np.ndarray]:

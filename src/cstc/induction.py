@@ -7,8 +7,8 @@ decide; from there backwards, each gate is a regression of that difference on th
 descent on the loss of the test time itself, where the paper takes gradient steps on sigmoids.
 
 Expected, not observed
-    What stopping loses at a training row is taken in expectation over its label, given what the best expert knows of
-    it, not at the label itself: the observed losses are nearly all noise on ordinary data, and gates learn that noise.
+    What stopping loses at a training row is taken in expectation over its label, not at the label itself
+    (`expectation`).
 Out of fold
     Experts never saw the rows that gates learn from, and each gate is two regressions, each on half of the rows: at
     the other half it says what the gate will do to new rows, and the earlier gates learn from that.
@@ -16,12 +16,12 @@ Out of fold
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import lightgbm
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from .experts import Expert
 from .lazy import LazyExpert
@@ -29,7 +29,7 @@ from .pool import TreePool
 from .purchases import Stage
 from .weak_learners import flatten_booster
 
-__all__ = ["Chain", "Policy", "calibrated_mean", "induce"]
+__all__ = ["Chain", "Policy", "induce"]
 
 ROUNDS = 40
 NO_COLUMNS = np.zeros(0, dtype=int)
@@ -79,9 +79,11 @@ class Policy:
     gates : list of Gate
         One for each stage but the last.
     value : ndarray of shape (n,)
-        Expected risk + cost_weight * price at each training row, out of fold.
+        Expected risk + cost_weight * price at each training row, out of fold, with the shifts of the chain.
+    mean_value : float
+        What policies of different chains are compared by.
     loss_history : ndarray
-        Its mean after each gate was learned, the last one first.
+        The mean of what was minimised (without shifts) after each gate was learned, the last one first.
     reached : ndarray of shape (n_stages,)
         Share of the training rows that stops at each of `stages`, out of fold.
     """
@@ -89,6 +91,7 @@ class Policy:
     stages: list[int]
     gates: list[Gate]
     value: np.ndarray
+    mean_value: float
     loss_history: np.ndarray
     reached: np.ndarray
 
@@ -111,6 +114,8 @@ class Chain:
         What a row pays that stops there: all items of the stage, and the trees of its expert.
     gate_price : float
         What a row pays for the trees of a gate, at each one that it meets.
+    shifts : ndarray of shape (n_stages,), optional
+        What `losses` lack of what was observed, on average (`expectation`).
     """
 
     def __init__(
@@ -126,8 +131,10 @@ class Chain:
         categorical: Sequence[int],
         random_state: int,
         n_jobs: int | None,
+        shifts: np.ndarray | None = None,
     ):
         self.stages, self.experts, self.losses = stages, experts, losses
+        self.shifts = np.zeros(len(stages)) if shifts is None else shifts
         self.prices, self.gate_price = prices, gate_price
         self.weights = weights * (len(weights) / weights.sum())
         self.halves = (np.flatnonzero(half), np.flatnonzero(~half))
@@ -139,6 +146,18 @@ class Chain:
             "num_threads": n_jobs or 0,
         }
         self._binned: dict[tuple[int, int], lightgbm.Dataset] = {}
+
+    def shifted(self) -> Chain:
+        """The same chain with the shifts in its losses."""
+        chain = copy.copy(self)
+        chain.losses, chain.shifts = self.losses + self.shifts, np.zeros(len(self.shifts))
+        return chain
+
+    def can_gate(self, stage: int) -> bool:
+        """Whether a gate can save anything: it needs features, and an expert that knows more after it."""
+        own = self.stages[stage].columns
+        following = self.stages[stage + 1].columns if stage + 1 < len(self.stages) else None
+        return len(own) > 0 and (following is None or len(following) > len(own))
 
     def regress(self, stage: int, gain: np.ndarray) -> tuple[Gate, np.ndarray]:
         """The gate of a stage, and what it says at each row, from the half that did not learn from the row."""
@@ -171,7 +190,7 @@ class Chain:
 
 
 def induce(chain: Chain, cost_weight: float, lazy: LazyExpert | None = None) -> Policy:
-    """The gates of a chain, from the last stage to the first; `lazy` comes after the last one."""
+    """The gates of a chain, from the last stage to the first; `lazy`, with shifted losses, comes after the last one."""
     last = len(chain.stages) - 1
     if lazy is None:
         value = chain.losses[:, last] + cost_weight * chain.prices[last]
@@ -192,7 +211,7 @@ def induce(chain: Chain, cost_weight: float, lazy: LazyExpert | None = None) -> 
             (np.full(len(gain), True), straight, None),
             (np.full(len(gain), False), stopping, None),
         ]
-        if len(chain.stages[stage].columns) and gain.min() < 0 < gain.max():
+        if chain.can_gate(stage) and gain.min() < 0 < gain.max():
             learned, said = chain.regress(stage, gain)
             if RARE <= np.mean(chain.weights * (said > 0)) <= 1 - RARE:
                 decided = np.where(said > 0, value, stopping) + cost_weight * chain.gate_price
@@ -205,21 +224,12 @@ def induce(chain: Chain, cost_weight: float, lazy: LazyExpert | None = None) -> 
             nodes = [(stage, None)]
         history.append(float(np.mean(chain.weights * value)))
     nodes.reverse()
+    value = value + np.append(chain.shifts, 0.0)[stops]
     return Policy(
         stages=[stage for stage, _ in nodes],
         gates=[gate for _, gate in nodes if gate is not None],
         value=value,
+        mean_value=float(np.mean(chain.weights * value)),
         loss_history=np.array(history),
         reached=np.array([np.mean(chain.weights * (stops == stage)) for stage, _ in nodes]),
     )
-
-
-def calibrated_mean(loss, constant: np.ndarray, experts: Sequence[Expert], y: np.ndarray, weights: np.ndarray):
-    """What the best expert knows of each row's label: its margins out of fold, shrunk until they keep their promise."""
-
-    def risk(margins: np.ndarray) -> float:
-        return float(np.average(loss.value_and_derivative(margins, y)[0], weights=weights))
-
-    best = min((expert.margins for expert in experts), key=risk)
-    scale = minimize_scalar(lambda s: risk(constant + s * (best - constant)), bounds=(0.0, 2.0), method="bounded").x
-    return loss.mean(constant + scale * (best - constant))

@@ -12,16 +12,19 @@ the others only if what that one says can compete with the chain.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from .costs import ResolvedCosts
+from .expectation import Expectation
 from .experts import Expert
-from .weak_learners import Boosting, Phi, cross_fit, grow
+from .weak_learners import Boosting, Phi, WeakLearners, cross_fit, grow
 
 __all__ = ["LazyExpert", "LazyExperts"]
+
+LEAST_ROWS = 1000  # with fewer, one fold says next to nothing
+NEGLIGIBLE = 0.01  # part of the loss that all purchases together must weigh
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +35,7 @@ class LazyExpert:
     ----------
     expert : Expert
     losses : ndarray of shape (n,)
-        What stopping with its prediction is expected to lose at each training row.
+        What stopping with its prediction is expected to lose at each training row; shifted to what was observed.
     items : bool ndarray of shape (n, n_items)
         What the branches of the row buy.
     """
@@ -57,8 +60,8 @@ class LazyExperts:
     unit : float
         Risk for one unit of cost at which a typical feature would cost all risk that the constant leaves; 0 if
         nothing has a price.
-    expected : function of margins at given rows
-        What they are expected to lose there.
+    expected : Expectation
+        Of losses at the rows.
     """
 
     def __init__(
@@ -69,53 +72,69 @@ class LazyExperts:
         weights: np.ndarray,
         folds: np.ndarray,
         unit: float,
-        expected: Callable[[np.ndarray, np.ndarray], np.ndarray],
+        expected: Expectation,
     ):
         # sampling rows or features for each tree makes every tree buy something else
         self._boosting = replace(boosting, feature_fraction=1.0, row_fraction=1.0)
         self._rows = (X, y, weights)
         self._folds = folds
-        self._unit = unit
+        self.unit = unit
         self._expected = expected
+        costs = boosting.costs
+        self._most_expensive = costs.full_cost + costs.evaluation * boosting.n_rounds * len(boosting.constant)
         self._first = np.flatnonzero(folds == folds.min())
-        self._screened: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self._screened: dict[int, tuple[WeakLearners, np.ndarray, np.ndarray]] = {}
         self._grown: dict[int, LazyExpert] = {}
 
     def find(self, cost_weight: float, value: np.ndarray) -> LazyExpert | None:
         """The one for a cost weight, if it can compete with a policy whose expected loss at each row is `value`."""
-        ratio = cost_weight / self._unit if self._unit else 0.0
-        if not 0 < ratio < np.inf:
+        power = self.power(cost_weight)
+        if power is None:
             return None
-        power = float(np.log2(ratio))
         # every second power first: where that has no chance, its neighbours are not even grown
-        for k in (2 * round(power / 2), round(power)):
-            if not self._competes(k, cost_weight, value):
-                return None
-        return self._grow(k)
+        rough, k = 2 * round(power / 2), round(power)
+        return (
+            self._grow(k) if self.competes(rough, cost_weight, value) and self.competes(k, cost_weight, value) else None
+        )
 
-    def _competes(self, k: int, cost_weight: float, value: np.ndarray) -> bool:
-        """Whether its loss on the first fold is not larger by more than a standard error."""
-        losses, prices = self._screen(k)
-        worse = losses + cost_weight * prices - value[self._first]
-        weights = self._rows[2][self._first]
+    def power(self, cost_weight: float) -> float | None:
+        """A cost weight as a power of two, in units; None where lazy experts have nothing to say."""
+        ratio = cost_weight / self.unit if self.unit else 0.0
+        return float(np.log2(ratio)) if 0 < ratio < np.inf and len(self._folds) >= LEAST_ROWS else None
+
+    def purchases(self, k: int) -> np.ndarray:
+        """What an ensemble of that strength buys at each row; the first fold did not teach it."""
+        X, costs = self._rows[0], self._boosting.costs
+        return _items(self._screen(k)[0].transform(X, costs), costs)
+
+    def competes(self, k: int, cost_weight: float, value: np.ndarray) -> bool:
+        """Whether its loss on the first fold is smaller by more than a standard error, and prices play a part in it."""
+        value, weights = value[self._first], self._rows[2][self._first]
+        negligible = NEGLIGIBLE * np.average(value, weights=weights)
+        if cost_weight * self._most_expensive < negligible:
+            return False  # without growing anything
+        _, losses, prices = self._screen(k)
+        if cost_weight * np.average(prices, weights=weights) < negligible:
+            return False
+        worse = losses + cost_weight * prices - value
         mean = np.average(worse, weights=weights)
         error = np.sqrt(np.average((worse - mean) ** 2, weights=weights) / len(worse))
-        return bool(mean <= error)
+        return bool(mean < -error)
 
     def _strength(self, k: int) -> Boosting:
-        return replace(self._boosting, strengths=(self._unit * 2.0**k,))
+        return replace(self._boosting, strengths=(self.unit * 2.0**k,))
 
-    def _screen(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Losses and prices at the rows of the first fold."""
+    def _screen(self, k: int) -> tuple[WeakLearners, np.ndarray, np.ndarray]:
+        """An ensemble without the first fold, and its losses and prices at the rows of that fold."""
         if k not in self._screened:
             X, y, weights = self._rows
             out = self._first
             kept = np.setdiff1d(np.arange(len(y)), out)
             judges = (X[out], y[out], weights[out])
             learners = grow(self._strength(k), X[kept], y[kept], weights[kept], validation=judges)
-            losses, items = self._told(learners.transform(X[out], self._boosting.costs), out)
             costs = self._boosting.costs
-            self._screened[k] = losses, items @ costs.prices + costs.evaluation * learners.pool.n_learners
+            losses, items = self._told(learners.transform(X[out], costs), out)
+            self._screened[k] = learners, losses, items @ costs.prices + costs.evaluation * learners.pool.n_learners
         return self._screened[k]
 
     def _grow(self, k: int) -> LazyExpert:
@@ -126,13 +145,18 @@ class LazyExperts:
             learners = grow(boosting, *self._rows, n_rounds=rounds)
             weights = np.zeros((learners.pool.n_learners, learners.n_columns))
             weights[np.arange(len(weights)), learners.output[learners.column]] = 1.0
-            expert = Expert(learners.pool, weights, boosting.constant + phi.values)
+            expert = Expert(learners.pool, weights, boosting.constant + phi.values, boosting.constant)
             self._grown[k] = LazyExpert(expert, losses, items, boosting.costs)
         return self._grown[k]
 
     def _told(self, phi: Phi, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Expected losses, and items as a table."""
-        losses = self._expected(self._boosting.constant + phi.values, rows)
-        bits = np.bitwise_or.reduce(phi.bits, axis=1)
-        items = np.unpackbits(bits.view(np.uint8), axis=1, count=self._boosting.costs.n_items).astype(bool)
-        return losses, items
+        """Expected losses, shifted to what was observed, and items as a table."""
+        margins = self._boosting.constant + phi.values
+        losses = self._expected(margins, rows) + self._expected.shift(margins, rows)
+        return losses, _items(phi, self._boosting.costs)
+
+
+def _items(phi: Phi, costs: ResolvedCosts) -> np.ndarray:
+    """Bool (n, n_items): what the branches of all columns buy."""
+    bits = np.bitwise_or.reduce(phi.bits, axis=1)
+    return np.unpackbits(bits.view(np.uint8), axis=1, count=costs.n_items).astype(bool)

@@ -78,14 +78,70 @@ def test_trying_reports_what_is_new_and_what_must_wait():
         assert sums[0] == pytest.approx(pool.transform(X).sum())
 
 
+def test_blocks_give_the_same_as_one_plan():
+    rng = np.random.default_rng(4)
+    for _ in range(30):
+        n = int(rng.integers(4, 30))
+        pool = random_pool(rng, n_trees=n, depth=3)
+        n = pool.n_learners
+        block = rng.integers(-1, 3, size=n)  # -1: no step needs it
+        together = np.array([block == number for number in (2, 0, 1)])
+        plan = plan_for(pool, N_FEATURES, together)
+        whole = PointerPlan(trees_of(pool), N_FEATURES)
+        for row in random_table(rng, 5, missing=0.0):
+            seed = rng.integers(10**6)
+            results = []
+            for each in (plan, whole):
+                walk, heard = each.start(), []
+                order = np.random.default_rng(seed)
+                for number in (0, 2, 1):  # what one block has bought the next one knows
+                    members = np.flatnonzero(block == number).tolist()
+                    step, weights = each.step(members), each.weights((block == number)[:, None].astype(float))
+                    before = walk.try_sums(step, weights)
+                    walk.begin(step)
+                    assert walk.pending == len(members)
+                    asked = told_in_random_order(order, walk, row)
+                    heard.append((before, asked, walk.pending, walk.sums(weights), walk.try_sums(step, weights)))
+                results.append(heard)
+            assert results[0] == results[1]
+
+
+def test_blocks_are_joined_by_sets_that_overlap():
+    together = np.zeros((5, 8), dtype=bool)
+    for number, members in enumerate([[4, 5], [0, 1], [1, 2], [6], [5, 6]]):
+        together[number, members] = True
+    assert [block.tolist() for block in walks._blocks(together)] == [[4, 5, 6], [0, 1, 2]]
+    assert [block.tolist() for block in walks._blocks(np.zeros((3, 4), dtype=bool))] == [[]]
+
+
+def test_a_step_does_not_mix_blocks():
+    rng = np.random.default_rng(5)
+    pool = random_pool(rng, n_trees=4, depth=2, identity=False)
+    plan = plan_for(pool, N_FEATURES, np.eye(4, dtype=bool))
+    with pytest.raises(ValueError, match="different blocks"):
+        plan.step([0, 1])
+
+
+def test_masks_of_all_blocks_together_are_limited(monkeypatch):
+    rng = np.random.default_rng(6)
+    pool = random_pool(rng, 2 * walks.FEWEST_LEARNERS, identity=False)
+    together = np.repeat(np.eye(2, dtype=bool), walks.FEWEST_LEARNERS, axis=1)
+    assert [type(plan) for plan in plan_for(pool, N_FEATURES, together).plans] == [BitPlan, BitPlan]
+    most = BitPlan.n_table_bytes(trees_of(pool)[: walks.FEWEST_LEARNERS])
+    monkeypatch.setattr(walks, "MOST_BYTES", most)
+    assert [type(plan) for plan in plan_for(pool, N_FEATURES, together).plans] == [BitPlan, PointerPlan]
+
+
+def in_one(pool):
+    return plan_for(pool, N_FEATURES, np.ones((1, pool.n_learners), dtype=bool))
+
+
 def test_many_small_trees_go_by_bits():
     rng = np.random.default_rng(2)
-    assert isinstance(plan_for(random_pool(rng, walks.FEWEST_LEARNERS, identity=False), N_FEATURES), BitPlan)
-    assert isinstance(plan_for(random_pool(rng, 5, identity=False), N_FEATURES), PointerPlan)
-    deep = plan_for(random_pool(rng, walks.FEWEST_LEARNERS, depth=9, identity=False), N_FEATURES)
-    assert isinstance(deep, PointerPlan)
-    empty = random_pool(rng, 3, identity=False).subset(np.arange(0))
-    assert isinstance(plan_for(empty, N_FEATURES), PointerPlan)
+    assert isinstance(in_one(random_pool(rng, walks.FEWEST_LEARNERS, identity=False)), BitPlan)
+    assert isinstance(in_one(random_pool(rng, 5, identity=False)), PointerPlan)
+    assert isinstance(in_one(random_pool(rng, walks.FEWEST_LEARNERS, depth=9, identity=False)), PointerPlan)
+    assert isinstance(in_one(random_pool(rng, 3, identity=False).subset(np.arange(0))), PointerPlan)
 
 
 @pytest.mark.parametrize("width", [8, 16, 32])

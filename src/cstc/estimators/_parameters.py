@@ -22,11 +22,12 @@ PARAMETERS = """
     l1_weight : float, default=0.0
         The paper's rho: strength of the l1 penalty on the weights of every node.
     method : {{"auto", "experts", "refined", "paper"}}, default="auto"
-        "experts": a chain of boosted experts on growing sets of features, with gates that stop each row in time.
+        "experts": a chain of boosted experts on growing sets of features, with gates that stop each row in time, and
+        branches for groups of rows that need different features.
         "refined": the paper's loss, carried on to what is paid and predicted in the end.  "paper": the paper's
         procedure, letter by letter.  "auto": "experts" with boosted trees, "refined" with `weak_learners="identity"`.
     depth : int, default=3
-        Levels of classifiers in the tree (not of "experts", whose chain is as long as it pays).
+        Levels of classifiers in the tree (not of "experts", whose chains are as long as it pays).
     max_nodes : int or None, default=10
         At most so many classifiers, counted by breadth (likewise).
     weak_learners : {{"boosted", "identity"}}, default="boosted"

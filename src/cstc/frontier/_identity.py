@@ -56,7 +56,7 @@ def settings_identity(frontier: Any, estimator: Any) -> dict[str, Any]:
             name: _as_text(value) for name, value in sorted(parameters.items()) if name not in _FREE_PARAMETERS
         },
         "frontier": {name: _as_text(value) for name, value in own.items()},
-        "versions": {name: version(name) for name in ("cstc", "lightgbm")},
+        "versions": {name: version(name) for name in ("cstc", "lightgbm", "scikit-learn")},
     }
 
 

@@ -82,7 +82,9 @@ class CompiledTree:
         self._prices_of: dict[int, float] = {0: 0.0}
         units, self._scale = model.costs.decimal or (None, 1.0)  # as in `ResolvedCosts.bill`, without arrays
         self._units: list[float] | None = None if units is None else units.tolist()
-        self.plan = plan_for(model.pool, len(self.feature_names))
+        # what a node routes with, and what it predicts with, is evaluated together
+        together = np.stack([model.route_learners, model.predict_learners], axis=1).reshape(-1, model.pool.n_learners)
+        self.plan = plan_for(model.pool, len(self.feature_names), together)
         self._compile_nodes(model)
 
     # -- building --------------------------------------------------------------------------------------------
