@@ -75,14 +75,15 @@ def part(
     best which rows differ, weak ones in what.  Splits may look at `columns`, if they are cheap.
     """
     needs = _Needs(np.hstack(bought), weights, costs, len(bought))
-    targets = np.argsort(-needs.wasted(), kind="stable")[: MOST_TARGETS * len(bought)]
-    targets = targets[needs.wasted()[targets] > 1e-9 * needs.bill]  # not only rounding
+    waste = needs.wasted()
+    targets = np.argsort(-waste, kind="stable")[: MOST_TARGETS * len(bought)]
+    targets = targets[waste[targets] > 1e-9 * needs.bill]  # not only rounding
     least = max(LEAST_ROWS, int(LEAST_SHARE * len(X)))
     if not len(targets) or len(X) < 2 * least:
         return None
     money = needs.bought[:, targets] * np.sqrt(needs.prices[targets])
     largest = float(np.finfo(np.float32).max)  # of the numbers that scikit-learn's trees take
-    best, least_waste = None, WORTHWHILE * float(needs.wasted().sum())
+    best, least_waste = None, WORTHWHILE * float(waste.sum())
     for cheap in CHEAP:
         told_by = columns[costs.feature_prices[columns] <= cheap * needs.bill]
         if not len(told_by):
@@ -100,9 +101,9 @@ def part(
         group = found.groups(X)
         if np.bincount(group, weights > 0, minlength=found.n_groups).min() < least / 2:
             continue  # values that single precision cannot tell apart
-        waste = sum(needs.wasted(group == g, on_the_way).sum() for g, on_the_way in enumerate(found.features))
-        if waste < least_waste:
-            best, least_waste = found, waste
+        left = float(sum(needs.wasted(group == g, on_the_way).sum() for g, on_the_way in enumerate(found.features)))
+        if left < least_waste:
+            best, least_waste = found, left
     return best
 
 
