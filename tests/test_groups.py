@@ -113,7 +113,7 @@ def test_groups_that_lie_in_one_fold_are_given_up():
     sample = Sample(X, y, np.ones(N))
     half = np.arange(N) % 2 == 0
     grower = ChainGrower(sample, SquaredLoss(), boosting, X[:, 0].astype(int), half, None, print)
-    assert Groups.find(grower, [needed(X)]) is None
+    assert Groups.find(grower, [needed(X)], None) is None
 
 
 # -- the tree -----------------------------------------------------------------------------------------------------
@@ -162,6 +162,21 @@ def test_on_demand_a_branch_pays_what_is_reported(task):
         expected = model.predict(X[i : i + 1])[0]
         assert answer.value == (pytest.approx(expected) if task in ("regression", "ranking") else expected)
     assert predictor.predict(0, budget=0.4).status != "complete"  # an answer comes before anything is bought
+
+
+def test_what_splits_have_bought_is_used_when_the_budget_ends():
+    model, X, y = fitted("regression")
+    predictor = OnDemandPredictor(model, [_column(X, j) for j in range(6)])
+    answers = [predictor.predict(i, budget=1.0) for i in range(200)]
+    assert {answer.status for answer in answers} == {"budget"}
+    assert {answer.cost for answer in answers} == {0.5}
+    for i, answer in enumerate(answers):
+        alike = (X[:, 0] > 1.5) == (X[i, 0] > 1.5)  # the first split
+        assert answer.value == pytest.approx(y[alike].mean(), abs=0.1)
+
+
+def _column(X, j):
+    return extractor(provides=[f"x{j}"], name=f"column {j}")(lambda i: {f"x{j}": float(X[i, j])})
 
 
 @pytest.mark.parametrize("evaluation", [0.0, 0.01])

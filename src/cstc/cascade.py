@@ -91,7 +91,7 @@ def train_experts(
         if with_lazy.mean_value < least:
             policy, members, branching = with_lazy, [*members, lazy.expert], None
     if branching is not None:
-        tree = Nodes.branching(branching, chain.experts[0], costs)
+        tree = Nodes.branching(branching, costs)
         return _trained(tree, family, schema, np.array([policy.mean_value, branching.loss]), branching.reached)
     gates = [gate.trees(gate_members(costs)) for gate in policy.gates]
     tree = Nodes.chain([members[stage] for stage in policy.stages], gates)
@@ -112,7 +112,8 @@ def _groups(family: Family, cost_weight: float, value: np.ndarray) -> Groups | N
         return None
     if k not in family.groups:
         bought = [family.lazy.purchases(strength) for strength in (k, k + 2, k + 4)]
-        family.groups[k] = Groups.find(family.grower, bought)
+        free = family.grown.chains[0].experts[0]
+        family.groups[k] = Groups.find(family.grower, bought, free)
     return family.groups[k]
 
 
@@ -199,12 +200,12 @@ class Nodes:
         return cls(TreeShape.chain(len(experts)), experts, [*gates, None])
 
     @classmethod
-    def branching(cls, branching: Branching, free: Expert, costs: ResolvedCosts) -> Nodes:
-        """Splits first, then one chain after the other; if nothing more can be bought, a split answers with `free`."""
+    def branching(cls, branching: Branching, costs: ResolvedCosts) -> Nodes:
+        """Splits first, then one chain after the other."""
         partition = branching.partition
         n_splits = partition.splits.n_learners
         parents, is_upper = [-1] * n_splits, [True] * n_splits
-        experts: list[Expert] = [free] * n_splits
+        experts = list(branching.answers)
         routes: list[Trees | None] = [(partition.splits.subset(np.array([k])), np.ones(1)) for k in range(n_splits)]
         above = {}  # of each group, the split and the side that it hangs on
         for split in range(n_splits):

@@ -15,6 +15,7 @@ from .costs import ResolvedCosts
 from .expectation import Expectation, calibrated
 from .experts import Expert, grow_expert
 from .induction import ROUNDS, Chain
+from .pool import TreePool
 from .purchases import Stage, nested_sets
 from .settings import Sample, Settings
 from .weak_learners import Boosting
@@ -131,6 +132,15 @@ class ChainGrower:
             return found if whole else found.shifted()
 
         return Chains([chain(*pair) for pair in zip(orders, experts, strict=True)], everything, expected)
+
+    def cheapest(self, rows: np.ndarray, free: Expert) -> Expert:
+        """The better answer at some rows for which nothing more is bought: that of `free`, or their own constant."""
+        group = self.sample.take(rows)
+        constant = self._constant(group)
+        margins = np.tile(constant, (len(self.sample.y), 1))
+        if _risk(self.loss, free.margins[rows], group) <= _risk(self.loss, margins[rows], group):
+            return free
+        return Expert(TreePool.identity(0), np.zeros((0, len(constant))), margins, constant)
 
     def _constant(self, group: Sample) -> np.ndarray:
         """What a group starts from: its own constant, with a few rows of all others, so that no class is impossible."""

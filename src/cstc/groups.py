@@ -18,6 +18,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from .chains import ChainGrower, Chains
 from .costs import ResolvedCosts
+from .experts import Expert
 from .induction import Chain, Policy, induce
 from .pool import TreePool
 
@@ -54,6 +55,18 @@ class Partition:
     @property
     def n_groups(self) -> int:
         return len(self.features)
+
+    def below(self, split: int) -> list[int]:
+        """The groups that a split leads to."""
+        found: list[int] = []
+        waiting = [split]
+        while waiting:
+            at = waiting.pop()
+            if at >= 0:
+                waiting += [int(self.upper[at]), int(self.lower[at])]
+            else:
+                found.append(-1 - at)
+        return found
 
     def groups(self, X: np.ndarray) -> np.ndarray:
         """The group of each row."""
@@ -179,6 +192,8 @@ class Branching:
     Attributes
     ----------
     partition : Partition
+    answers : list of Expert
+        What each split answers with, where the features of its group are not to be had.
     chosen : list of (Chain, Policy)
         One for each group.
     value : ndarray of shape (n,)
@@ -190,6 +205,7 @@ class Branching:
     """
 
     partition: Partition
+    answers: list[Expert]
     chosen: list[tuple[Chain, Policy]]
     value: np.ndarray
     loss: float
@@ -200,8 +216,11 @@ class Groups:
     """The groups of a partition, and chains for each; made once for all cost weights."""
 
     @classmethod
-    def find(cls, grower: ChainGrower, bought: Sequence[np.ndarray]) -> Groups | None:
-        """Groups of rows that buy alike, if there are any; of the first table of `bought` each may buy its part."""
+    def find(cls, grower: ChainGrower, bought: Sequence[np.ndarray], free: Expert) -> Groups | None:
+        """Groups of rows that buy alike, if there are any.
+
+        Of the first table of `bought` each may buy its part; `free` is the expert on free features.
+        """
         sample, boosting = grower.sample, grower.boosting
         columns = np.setdiff1d(np.arange(sample.X.shape[1]), boosting.categorical)  # its trees know numbers only
         partition = part(sample.X, sample.weights, bought, boosting.costs, columns)
@@ -212,13 +231,17 @@ class Groups:
             at = group == number
             if len(np.unique(grower.folds[at])) < 2 or len(np.unique(grower.half[at])) < 2:
                 return None
-        return cls(grower, partition, group, bought[0])
+        return cls(grower, partition, group, bought[0], free)
 
-    def __init__(self, grower: ChainGrower, partition: Partition, group: np.ndarray, bought: np.ndarray):
+    def __init__(self, grower: ChainGrower, partition: Partition, group: np.ndarray, bought: np.ndarray, free: Expert):
         sample, costs = grower.sample, grower.boosting.costs
         self.partition = partition
         self._weights = sample.weights
         self._rows = [np.flatnonzero(group == number) for number in range(partition.n_groups)]
+        self._answers = [
+            grower.cheapest(np.flatnonzero(np.isin(group, partition.below(split))), free)
+            for split in range(partition.splits.n_learners)
+        ]
         self._chains: list[Chains] = []
         self._prices: list[float] = []
         for number, (rows, features) in enumerate(zip(self._rows, partition.features, strict=True)):
@@ -240,4 +263,4 @@ class Groups:
             value[rows] = policy.value + cost_weight * price
             reached.append(weights[rows].sum() * policy.reached)
             chosen.append((chain, policy))
-        return Branching(self.partition, chosen, value, float(weights @ value), np.concatenate(reached))
+        return Branching(self.partition, self._answers, chosen, value, float(weights @ value), np.concatenate(reached))
