@@ -72,9 +72,9 @@ def _write(path: Path, document: Any) -> None:
 
 
 def collect(options: argparse.Namespace) -> paper_claims.Results:
-    """All results that are there, in the order of sets and systems."""
+    """All results that are there, of whatever run, in the order of sets and systems."""
     results: paper_claims.Results = {}
-    for name in options.sets:
+    for name in SETS:
         for state in range(STATES[name]):
             for system in _names(name):
                 path = _file(options.out, name, state, system)

@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_classification
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import make_scorer, mean_absolute_error, r2_score, roc_auc_score
 
 from cstc import CostModel, CSTCClassifier, CSTCRanker, CSTCRegressor, Frontier
@@ -753,3 +754,14 @@ def test_killed_five_times(tmp_path):
     assert_same(undisturbed, frontier.set_params(checkpoint=folder).fit(X[:300], y[:300], **rows), X)
     assert done > 0
     assert Checkpoint(folder).settings["random_state"] == 0
+
+
+def test_what_is_not_fitted_or_no_curve():
+    frontier = Frontier(CSTCRegressor(costs=[1.0, 2.0]))
+    with pytest.raises(NotFittedError):
+        frontier.best(mean_cost=1)
+    X = np.random.default_rng(0).normal(size=(120, 2))
+    frontier = Frontier(CSTCRegressor(costs=[1.0, 2.0], n_weak_learners=5), cost_weights=[0.1, 0.0]).fit(X, X[:, 0])
+    for others in ([1, 2], {"a": 5}, {"a": (1, 2, 3)}):
+        with pytest.raises(ValueError, match="others"):
+            frontier.plot(others=others)

@@ -314,3 +314,29 @@ def test_only_fitted_trees_are_drawn(quadrants):
         TreeDisplay.from_estimator(LinearRegression().fit(X, y), X, y)
     with pytest.raises(ValueError, match="counting"):
         TreeDisplay.from_estimator(*quadrants, counting="both")
+
+
+def test_names_of_users_are_no_formulas(quadrants, tmp_path):
+    display = CostQualityDisplay.from_predictions([[1, 2]], [[0.5, 0.6]], ["in $US and $x^"], cost_name="cost in $, $^")
+    display.figure_.savefig(tmp_path / "curves.png")
+    assert display.ax_.get_legend_handles_labels()[1] == [r"in \$US and \$x^"]
+    model, X, y = quadrants
+    tree = TreeDisplay.from_estimator(model, X, y)
+    tree.labels = [r"a $\frac$ b"] * len(tree.labels)
+    tree.plot().figure_.savefig(tmp_path / "tree.png")
+
+
+def test_the_axis_says_how_cost_is_counted(quadrants):
+    model, X, y = quadrants
+    labels = [CostQualityDisplay.from_estimator(model, X, y, counting=each).ax_.get_xlabel() for each in COUNTINGS]
+    assert labels[0] != labels[1]
+    assert "every used learner" in labels[COUNTINGS.index("learner")]
+
+
+@pytest.mark.parametrize(
+    ("costs", "qualities", "names", "message"),
+    [([], [], [], "nothing to draw"), ([[]], [[]], ["a"], "no point"), ([[np.nan]], [[1]], ["a"], "not finite")],
+)
+def test_curves_without_points_are_refused(costs, qualities, names, message):
+    with pytest.raises(ValueError, match=message):
+        CostQualityDisplay.from_predictions(costs, qualities, names)

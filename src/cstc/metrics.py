@@ -26,7 +26,15 @@ def ndcg(grades: np.ndarray, scores: np.ndarray, qid: np.ndarray, k: int = 5) ->
         raise ValueError(
             f"scores holds NaN, first in row {int(np.isnan(scores).argmax())}; every document needs a score"
         )
-    gains = 2.0 ** np.asarray(grades, dtype=float) - 1.0
+    grades, qid = np.asarray(grades, dtype=float), np.asarray(qid)
+    if not len(grades) == len(scores) == len(qid) or not len(grades):
+        raise ValueError(
+            f"there are {len(grades)} grades, {len(scores)} scores and {len(qid)} query ids; "
+            "each document needs one of each, and at least one document is needed"
+        )
+    if not (grades >= 0).all():  # false for NaN, too
+        raise ValueError("grades holds NaN or a negative number; a grade is 0 or more")
+    gains = 2.0**grades - 1.0
     _, query = np.unique(qid, return_inverse=True)
     n_queries = int(query.max()) + 1
     start = np.concatenate([[0], np.cumsum(np.bincount(query))])

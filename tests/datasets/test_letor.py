@@ -140,6 +140,7 @@ def test_prices_beside_the_data(write, text):
         ("1\n5\n", "line 1: feature 3 is out of range: the number of prices in .*prices says 1 to 2"),
         ("1\n5\n20\n50\n", "prices has 4 prices, but the last feature in .*data.txt is 3; .* pass n_features=4"),
         ("index,cost\n1,2\n1,3\n", "prices, line 3: feature 1 appears twice"),
+        ("index,cost\n1,2\n99999999999,3\n", "feature 2 has no price, but feature 99999999999 has one"),
         ("index,cost\n1,2\n3,3\n", "prices: feature 2 has no price, but feature 3 has one"),
         ("index,cost\n0,2\n", "prices, line 2: the index is '0'"),
         ("index,cost\n1,2,3\n", "prices, line 2: 3 fields; the header has 2"),

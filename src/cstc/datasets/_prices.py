@@ -82,9 +82,9 @@ def _read_table(path: Path, rows: list[tuple[int, list[str]]]) -> FeaturePrices:
         names[feature] = row[name_column] if name_column is not None else ""
     if not prices:
         raise ValueError(f"{path}: the header is not followed by prices")
-    missing = sorted(set(range(1, max(prices) + 1)).difference(prices)) if max(prices) != len(prices) else []
-    if missing:
-        raise ValueError(f"{path}: feature {missing[0]} has no price, but feature {max(prices)} has one")
+    if max(prices) != len(prices):
+        missing = next(feature for feature in range(1, len(prices) + 1) if feature not in prices)
+        raise ValueError(f"{path}: feature {missing} has no price, but feature {max(prices)} has one")
     order = range(1, len(prices) + 1)
     named = [names[feature] for feature in order]
     return FeaturePrices(

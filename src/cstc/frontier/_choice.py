@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
@@ -36,7 +37,8 @@ class Choice:
         -------
         fitted estimator
         """
-        return self.models_[self._choose(mean_cost, quality)]
+        chosen = self._choose(mean_cost, quality)
+        return self.models_[chosen]
 
     def _choose(self, mean_cost, quality) -> int:
         self._check_fitted()
@@ -90,6 +92,8 @@ class Choice:
         from ..plotting import CostQualityDisplay
 
         self._check_fitted()
+        if others is not None and not isinstance(others, Mapping):
+            raise ValueError("others must be a mapping: names, and for each a frontier or (costs, qualities)")
         curves = {name or type(self.models_[0]).__name__: _curve(self)}
         curves |= {other: _curve(points) for other, points in (others or {}).items()}
         chosen = None
@@ -110,5 +114,7 @@ def _curve(points: Any) -> tuple[np.ndarray, np.ndarray]:
     if isinstance(points, Choice):
         points._check_fitted()
         return points.table_.column("mean_cost"), points.table_.column("quality")
+    if not isinstance(points, tuple | list) or len(points) != 2:
+        raise ValueError(f"others holds {points!r}; it must be a frontier, or costs and qualities: (costs, qualities)")
     costs, qualities = points
     return np.asarray(costs, dtype=float), np.asarray(qualities, dtype=float)

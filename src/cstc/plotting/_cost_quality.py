@@ -8,13 +8,17 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ._drawing import COLOURS, INK, LINES, MARKERS, as_number, pyplot, quiet
+from ._drawing import COLOURS, INK, LINES, MARKERS, as_number, plain, pyplot, quiet
 from ._flow import check_is_ours
 from ._quality import MeasuredRows, Quality, quality_of
 
 __all__ = ["CostQualityDisplay"]
 
 INSIDE = 6  # curves whose legend finds room between them
+COST_NAMES = {
+    "branch": "mean cost of an input",
+    "learner": "mean cost of an input, all items of every used learner",
+}
 
 
 class CostQualityDisplay:
@@ -102,7 +106,8 @@ class CostQualityDisplay:
         points = [_measured(model, rows, judged, counting) for model in models]
         costs, qualities = zip(*points, strict=True)
         name = type(models[0]).__name__ if name is None else name
-        return cls.from_predictions([costs], [qualities], [name], ax=ax, quality_name=quality_name)
+        axis = {"cost_name": COST_NAMES[counting], "quality_name": quality_name}
+        return cls.from_predictions([costs], [qualities], [name], ax=ax, **axis)
 
     @classmethod
     def from_predictions(cls, costs, qualities, names, *, ax=None, chosen=None, **axis_names) -> CostQualityDisplay:
@@ -121,6 +126,8 @@ class CostQualityDisplay:
         **axis_names : str
             `cost_name` and `quality_name`.
         """
+        if not len(names):
+            raise ValueError("there is nothing to draw; give costs, qualities and a name for one curve at least")
         if not len(costs) == len(qualities) == len(names):
             raise ValueError(
                 f"costs, qualities and names have {len(costs)}, {len(qualities)} and {len(names)} entries; "
@@ -131,6 +138,8 @@ class CostQualityDisplay:
             cost, quality = np.atleast_1d(np.asarray(cost, float)), np.atleast_1d(np.asarray(quality, float))
             if cost.shape != quality.shape or cost.ndim != 1:
                 raise ValueError(f"{name!r} has costs of shape {cost.shape} and qualities of shape {quality.shape}")
+            if not cost.size or not (np.isfinite(cost).all() and np.isfinite(quality).all()):
+                raise ValueError(f"{name!r} has no point, or one that is not finite; give numbers for cost and quality")
             order = np.lexsort((quality, cost))
             curves.append((cost[order], quality[order]))
         costs, qualities = [cost for cost, _ in curves], [quality for _, quality in curves]
@@ -147,14 +156,16 @@ class CostQualityDisplay:
         for number, (cost, quality, name) in enumerate(curves, start=len(ax.lines)):  # given axes may have some
             marker, line = MARKERS[number % len(MARKERS)], LINES[number // len(COLOURS) % len(LINES)]
             style = {"color": COLOURS[number % len(COLOURS)], "marker": marker, "ms": 6, "lw": 1.8, "mec": "white"}
-            ax.plot(cost, quality, ls=line if len(cost) > 1 else "", label=name, clip_on=False, zorder=3, **style)
+            ax.plot(
+                cost, quality, ls=line if len(cost) > 1 else "", label=plain(name), clip_on=False, zorder=3, **style
+            )
         if self.chosen is not None:
             cost, quality = self.chosen
             ring = {"marker": "o", "ls": "", "ms": 13, "mfc": "none", "mec": INK, "mew": 1.6, "zorder": 4}
             name = f"chosen: cost {as_number(cost)}, {self.quality_name} {quality:.3f}"
-            ax.plot([cost], [quality], label=name, clip_on=False, **ring)
-        ax.set_xlabel(self.cost_name)
-        ax.set_ylabel(self.quality_name)
+            ax.plot([cost], [quality], label=plain(name), clip_on=False, **ring)
+        ax.set_xlabel(plain(self.cost_name))
+        ax.set_ylabel(plain(self.quality_name))
         ax.set_xlim(left=min(0.0, ax.get_xlim()[0]) if min(map(np.min, self.costs)) < 0 else 0.0)
         quiet(ax)
         ax.grid(color="#e6e9ed", lw=0.8, zorder=0)

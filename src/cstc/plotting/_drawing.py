@@ -9,7 +9,7 @@ import numpy as np
 
 from ..tree import TreeShape
 
-__all__ = ["COLOURS", "EDGE", "INK", "LINES", "MARKERS", "PALE"]
+__all__ = ["COLOURS", "EDGE", "INK", "LINES", "MARKERS", "PALE", "plain"]
 __all__ += ["as_number", "as_percent", "children", "connect", "layout", "pyplot", "quiet", "with_minus", "write"]
 
 #: Okabe and Ito's colours: told apart by all kinds of colour vision, in print as well.  Their yellow is left out, since
@@ -63,11 +63,16 @@ def connect(ax: Any, start: Sequence[float], end: Sequence[float], share: float)
     ax.add_patch(PathPatch(path, fc="none", ec=EDGE, capstyle="butt", zorder=1, **style))
 
 
+def plain(name: Any) -> str:
+    """A name that a user gave, for labels: in matplotlib's text, what stands between dollars is a formula."""
+    return str(name).replace("$", r"\$")
+
+
 def write(ax: Any, x: float, y: float, text: str, **options: Any) -> None:
     """Text with a white rim, readable on top of an edge."""
     from matplotlib.patheffects import withStroke
 
-    options = {"ha": "center", "va": "center", "color": INK, "fontsize": 9, "zorder": 4} | options
+    options = {"ha": "center", "va": "center", "color": INK, "fontsize": 9, "zorder": 4, "parse_math": False} | options
     ax.text(x, y, text, path_effects=[withStroke(linewidth=2.5, foreground="white")], **options)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_consistent_length
 
-from ._drawing import INK, pyplot, with_minus
+from ._drawing import INK, plain, pyplot, with_minus
 from ._features import predictive_features
 from ._flow import checked
 
@@ -105,6 +105,7 @@ class JaccardDisplay:
         shown = (
             self.names if self.labels is None else [f"{a}\n{b}" for a, b in zip(self.names, self.labels, strict=True)]
         )
+        shown = [plain(text) for text in shown]
         ax.set_xticks(range(n), shown)
         ax.set_yticks(range(n), shown)
         ax.tick_params(length=0)

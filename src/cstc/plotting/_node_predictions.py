@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_consistent_length
 
 from ..model import FittedTree
-from ._drawing import COLOURS, EDGE, INK, as_number, as_percent, children, connect, layout, pyplot, quiet, write
+from ._drawing import COLOURS, EDGE, INK, as_number, as_percent, children, connect, layout, plain, pyplot, quiet, write
 from ._flow import checked, ended
 
 __all__ = ["NodePredictionsDisplay"]
@@ -236,7 +236,7 @@ class NodePredictionsDisplay:
         reach = 1.15 * np.abs(self.weights).max() or 1.0
         low, high = min(self.weights.min(), 0.0), max(self.weights.max(), 0.0)
         ax.set(ylim=(1.15 * low - 0.1 * reach, 1.15 * high + 0.1 * reach), xlim=(-0.6, len(place) - 0.4))
-        names = [self.feature_names[feature] for feature in shown]
+        names = [plain(self.feature_names[feature]) for feature in shown]
         ax.set_xticks(place, names, fontsize=6, rotation=0 if len(names) <= MANY else 90)
         ax.tick_params(axis="y", labelsize=6)
         quiet(ax)
@@ -252,7 +252,7 @@ class NodePredictionsDisplay:
         if self.groups is not None:
             for place, group in enumerate(self._group_names):
                 colour = COLOURS[place % len(COLOURS)]
-                handles.append(Line2D([], [], marker="o", ls="", ms=5, color=colour, label=str(group)))
+                handles.append(Line2D([], [], marker="o", ls="", ms=5, color=colour, label=plain(group)))
         prices = np.unique(self.prices)
         for price in prices if len(prices) <= 5 else prices[[0, len(prices) // 2, -1]]:
             colour = _price_colour(self.prices, price)

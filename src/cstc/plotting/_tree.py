@@ -162,7 +162,16 @@ class TreeDisplay:
                 connect(ax, nodes[node], end, share)
         self._draw_nodes(ax, nodes)
         self._draw_terminals(ax, terminals)
-        ax.text(x_limits[0] + 0.15, y_limits[0] + 0.1, note, fontsize=7, color=PALE, ha="left", va="bottom")
+        ax.text(
+            x_limits[0] + 0.15,
+            y_limits[0] + 0.1,
+            note,
+            fontsize=7,
+            color=PALE,
+            ha="left",
+            va="bottom",
+            parse_math=False,
+        )
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
