@@ -32,8 +32,10 @@ def ndcg(grades: np.ndarray, scores: np.ndarray, qid: np.ndarray, k: int = 5) ->
             f"there are {len(grades)} grades, {len(scores)} scores and {len(qid)} query ids; "
             "each document needs one of each, and at least one document is needed"
         )
-    if not (grades >= 0).all():  # false for NaN, too
-        raise ValueError("grades holds NaN or a negative number; a grade is 0 or more")
+    if np.isnan(grades).any():
+        raise ValueError(
+            f"grades holds NaN, first in row {int(np.isnan(grades).argmax())}; every document needs a grade"
+        )
     gains = 2.0**grades - 1.0
     _, query = np.unique(qid, return_inverse=True)
     n_queries = int(query.max()) + 1
