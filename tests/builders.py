@@ -241,3 +241,18 @@ def rows_of(rng, learners, costs, X, loss, y=None, weights=None):
         prices=costs.prices,
         evaluation=costs.evaluation * learners.trees_per_column,
     )
+
+
+def column_sources(X, fetched):
+    """One source for each column of a matrix, asked by row number; what they fetch is noted as (row, column)."""
+    from cstc.serving import extractor
+
+    def source(j):
+        @extractor(provides=[f"x{j}"], name=f"source {j}")
+        def fetch(i):
+            fetched.append((i, j))
+            return {f"x{j}": float(X[i, j])}
+
+        return fetch
+
+    return [source(j) for j in range(X.shape[1])]

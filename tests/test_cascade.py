@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from builders import column_sources
 from cstc import CostModel, CSTCClassifier, CSTCRanker, CSTCRegressor, Frontier
 from cstc.cascade import folds_of
 from cstc.costs import as_cost_model
@@ -13,7 +14,7 @@ from cstc.induction import Chain, induce
 from cstc.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from cstc.pool import TreePool
 from cstc.purchases import Stage, nested_sets
-from cstc.serving import OnDemandPredictor, extractor
+from cstc.serving import OnDemandPredictor
 from cstc.settings import Sample
 from cstc.weak_learners import Boosting
 
@@ -271,16 +272,7 @@ def test_reported_cost_is_what_fetching_one_by_one_pays(task):
     model.fit(X[:600], y[:600], **{name: ids[:600] for name, ids in queries.items()})
     assert len(set(model.predict_cost(X))) > 1  # or nothing would be tested
     fetched = []
-
-    def source(j):
-        @extractor(provides=[f"x{j}"], name=f"source {j}")
-        def fetch(i):
-            fetched.append((i, j))
-            return {f"x{j}": float(X[i, j])}
-
-        return fetch
-
-    predictor = OnDemandPredictor(model, [source(j) for j in range(5)])
+    predictor = OnDemandPredictor(model, column_sources(X, fetched))
     rows = range(600, 660)
     costs, items = model.predict_cost(X[rows]), model.model_.bought_items(X[rows])
     for i in rows:

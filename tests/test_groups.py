@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 import cstc
+from builders import column_sources
 from cstc import CostModel, CSTCClassifier, CSTCRanker, CSTCRegressor, Frontier
 from cstc.chains import ChainGrower
 from cstc.costs import as_cost_model
 from cstc.groups import Groups, part
 from cstc.losses import SquaredLoss
-from cstc.serving import OnDemandPredictor, extractor
+from cstc.serving import OnDemandPredictor
 from cstc.settings import Sample
 from cstc.weak_learners import Boosting
 
@@ -143,18 +144,9 @@ def test_on_demand_a_branch_pays_what_is_reported(task):
     shape = model.model_.shape
     assert ((shape.upper >= 0) & (shape.lower >= 0)).any()  # or nothing would be tested
     fetched = []
-
-    def source(j):
-        @extractor(provides=[f"x{j}"], name=f"source {j}")
-        def fetch(i):
-            fetched.append((i, j))
-            return {f"x{j}": float(X[i, j])}
-
-        return fetch
-
     rows = range(40)
     costs, items = model.predict_cost(X[rows]), model.model_.bought_items(X[rows])
-    predictor = OnDemandPredictor(model, [source(j) for j in range(6)])
+    predictor = OnDemandPredictor(model, column_sources(X, fetched))
     for i in rows:
         answer = predictor.predict(i)
         assert sorted(j for row, j in fetched if row == i) == np.flatnonzero(items[i]).tolist()
@@ -166,17 +158,13 @@ def test_on_demand_a_branch_pays_what_is_reported(task):
 
 def test_what_splits_have_bought_is_used_when_the_budget_ends():
     model, X, y = fitted("regression")
-    predictor = OnDemandPredictor(model, [_column(X, j) for j in range(6)])
+    predictor = OnDemandPredictor(model, column_sources(X, []))
     answers = [predictor.predict(i, budget=1.0) for i in range(200)]
     assert {answer.status for answer in answers} == {"budget"}
     assert {answer.cost for answer in answers} == {0.5}
     for i, answer in enumerate(answers):
         alike = (X[:, 0] > 1.5) == (X[i, 0] > 1.5)  # the first split
         assert answer.value == pytest.approx(y[alike].mean(), abs=0.1)
-
-
-def _column(X, j):
-    return extractor(provides=[f"x{j}"], name=f"column {j}")(lambda i: {f"x{j}": float(X[i, j])})
 
 
 @pytest.mark.parametrize("evaluation", [0.0, 0.01])

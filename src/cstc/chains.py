@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .costs import ResolvedCosts
-from .expectation import Expectation, calibrated
+from .expectation import Expectation, calibrated, mean_loss
 from .experts import Expert, grow_expert
 from .induction import ROUNDS, Chain
 from .pool import TreePool
@@ -23,7 +23,7 @@ from .weak_learners import Boosting
 __all__ = ["ChainGrower", "Chains", "gate_members"]
 
 HASTE = 8  # so many times fewer and larger steps
-OTHERS = 5  # rows
+OTHERS = 5  # rows of the whole sample that a group's constant is mixed with
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +69,10 @@ class ChainGrower:
     settings: Settings
     report: Callable[[str], None]
 
-    def risk(self, margins: np.ndarray) -> float:
-        """Mean loss over all rows."""
-        return _risk(self.loss, margins, self.sample)
+    def risk(self, margins: np.ndarray, sample: Sample | None = None) -> float:
+        """Mean loss over the rows of a sample, or over all rows."""
+        sample = self.sample if sample is None else sample
+        return mean_loss(self.loss, margins, sample.y, sample.weights)
 
     def grow(self, rows: np.ndarray, columns: np.ndarray, paid: np.ndarray) -> Chains:
         """Chains for `rows` that may buy `columns` and have the items in `paid`.
@@ -97,7 +98,7 @@ class ChainGrower:
         everything = expert(columns)
         if whole:
             self.report("orders of buying")
-        risk = _risk(self.loss, np.tile(boosting.constant, (len(folds), 1)), sample)
+        risk = self.risk(np.tile(boosting.constant, (len(folds), 1)), sample)
         orders = _stages(boosting, sample, columns, paid, risk)
         experts = [[expert(stage.columns) for stage in stages] for stages in orders]
         if costs.evaluation:  # where a tree has a price, a stage may also stop with few large steps
@@ -138,7 +139,7 @@ class ChainGrower:
         group = self.sample.take(rows)
         constant = self._constant(group)
         margins = np.tile(constant, (len(self.sample.y), 1))
-        if _risk(self.loss, free.margins[rows], group) <= _risk(self.loss, margins[rows], group):
+        if self.risk(free.margins[rows], group) <= self.risk(margins[rows], group):
             return free
         return Expert(TreePool.identity(0), np.zeros((0, len(constant))), margins, constant)
 
@@ -147,10 +148,6 @@ class ChainGrower:
         y = np.concatenate([group.y, self.sample.y])
         own, others = (part.weights / part.weights.sum() for part in (group, self.sample))
         return self.loss.constant(y, np.concatenate([own * len(group.y), others * OTHERS]))
-
-
-def _risk(loss: Any, margins: np.ndarray, sample: Sample) -> float:
-    return float(np.average(loss.value_and_derivative(margins, sample.y)[0], weights=sample.weights))
 
 
 def _stages(

@@ -17,7 +17,12 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-__all__ = ["Expectation", "calibrated"]
+__all__ = ["Expectation", "calibrated", "mean_loss"]
+
+
+def mean_loss(loss: Any, margins: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
+    """What was observed, on average."""
+    return float(np.average(loss.value_and_derivative(margins, y)[0], weights=weights))
 
 
 def calibrated(
@@ -26,7 +31,7 @@ def calibrated(
     """The best of some margins out of fold, shrunk towards the constant until they keep their promise."""
 
     def risk(margins: np.ndarray) -> float:
-        return float(np.average(loss.value_and_derivative(margins, y)[0], weights=weights))
+        return mean_loss(loss, margins, y, weights)
 
     best = min(candidates, key=risk)
     scale = minimize_scalar(lambda s: risk(constant + s * (best - constant)), bounds=(0.0, 2.0), method="bounded").x

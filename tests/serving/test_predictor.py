@@ -26,9 +26,9 @@ from cstc.serving import (
     OnDemandPredictor,
     Session,
     SourceFailed,
+    bits,
     extractor,
     measure_costs,
-    walks,
 )
 from cstc.tree import TreeShape
 from serving.worlds import NAMES, TASKS, Sources, check_answer, expected_items, random_world, used_features
@@ -61,7 +61,7 @@ def test_equals_predict_apply_and_cost_with_calls_counted_in_the_sources(task, p
     # 8 x 21 models with 60 rows each: 10,080 rows
     rng = np.random.default_rng([11, list(TASKS).index(task), prefetch == "node"])
     for k in range(21):
-        monkeypatch.setattr(walks, "FEWEST_LEARNERS", [1, 1000][k // 2 % 2])  # by bits and by pointers
+        monkeypatch.setattr(bits, "FEWEST_LEARNERS", [1, 1000][k // 2 % 2])  # by bits and by pointers
         world = random_world(rng, task)
         sources = Sources(rng, world.rows, **list(KINDS.values())[k % 3])
         n, n_items = len(world.X), world.model.costs.n_items

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from builders import N_FEATURES, PROPERTY
 from cstc import CSTCClassifier, CSTCRanker, CSTCRegressor
 from cstc.costs import CostModel
-from cstc.serving import Session, walks
+from cstc.serving import Session, bits
 from serving.worlds import NAMES, TASKS, best_prediction, check_answer, expected_items, random_world
 
 COUNTING = {"branch": "branch", "node": "learner"}
@@ -34,7 +34,7 @@ def ask_and_tell(session, told):
 def test_equals_predict_apply_and_cost(task, prefetch, monkeypatch):
     rng = np.random.default_rng([3, list(TASKS).index(task), prefetch == "node"])
     for k in range(8):
-        monkeypatch.setattr(walks, "FEWEST_LEARNERS", [1, 1000][k % 2])  # by bits and by pointers
+        monkeypatch.setattr(bits, "FEWEST_LEARNERS", [1, 1000][k % 2])  # by bits and by pointers
         world = random_world(rng, task)
         model = world.model
         margins, terminals = model.decision_function(world.X), model.apply(world.X)
@@ -145,7 +145,7 @@ def test_the_budget_is_never_exceeded(seed, prefetch):
 
 @pytest.mark.parametrize("fewest", [1, 1000])
 def test_an_early_answer_is_that_of_the_last_node_that_can_be_computed(fewest, monkeypatch):
-    monkeypatch.setattr(walks, "FEWEST_LEARNERS", fewest)  # by bits and by pointers
+    monkeypatch.setattr(bits, "FEWEST_LEARNERS", fewest)  # by bits and by pointers
     rng = np.random.default_rng(4)
     seen = set()
     for _ in range(40):
@@ -182,7 +182,7 @@ def test_an_early_answer_pays_for_the_learners_that_it_evaluates(prefetch, monke
         budgets = rng.uniform(0, 12, size=10)
         answers = []
         for fewest in (1, 1000):  # by bits and by pointers
-            monkeypatch.setattr(walks, "FEWEST_LEARNERS", fewest)
+            monkeypatch.setattr(bits, "FEWEST_LEARNERS", fewest)
             model = replace(world.model)
             sessions = [Session(model, budget=budget, prefetch=prefetch) for budget in budgets]
             answers.append([ask_and_tell(session, told) for session, told in zip(sessions, world.rows, strict=True)])

@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 
 from builders import N_FEATURES, random_pool, random_table
-from cstc.serving import walks
+from cstc.serving import bits, walks
+from cstc.serving.bits import BitPlan
 from cstc.serving.compiled import compile_tree
-from cstc.serving.walks import BitPlan, PointerPlan, plan_for, trees_of
+from cstc.serving.pointers import PointerPlan
+from cstc.serving.trees import trees_of
+from cstc.serving.walks import plan_for
 
 
 def told_in_random_order(rng, walk, row):
@@ -124,11 +127,11 @@ def test_a_step_does_not_mix_blocks():
 
 def test_masks_of_all_blocks_together_are_limited(monkeypatch):
     rng = np.random.default_rng(6)
-    pool = random_pool(rng, 2 * walks.FEWEST_LEARNERS, identity=False)
-    together = np.repeat(np.eye(2, dtype=bool), walks.FEWEST_LEARNERS, axis=1)
+    pool = random_pool(rng, 2 * bits.FEWEST_LEARNERS, identity=False)
+    together = np.repeat(np.eye(2, dtype=bool), bits.FEWEST_LEARNERS, axis=1)
     assert [type(plan) for plan in plan_for(pool, N_FEATURES, together).plans] == [BitPlan, BitPlan]
-    most = BitPlan.n_table_bytes(trees_of(pool)[: walks.FEWEST_LEARNERS])
-    monkeypatch.setattr(walks, "MOST_BYTES", most)
+    most = BitPlan.n_table_bytes(trees_of(pool)[: bits.FEWEST_LEARNERS])
+    monkeypatch.setattr(bits, "MOST_BYTES", most)
     assert [type(plan) for plan in plan_for(pool, N_FEATURES, together).plans] == [BitPlan, PointerPlan]
 
 
@@ -138,9 +141,9 @@ def in_one(pool):
 
 def test_many_small_trees_go_by_bits():
     rng = np.random.default_rng(2)
-    assert isinstance(in_one(random_pool(rng, walks.FEWEST_LEARNERS, identity=False)), BitPlan)
+    assert isinstance(in_one(random_pool(rng, bits.FEWEST_LEARNERS, identity=False)), BitPlan)
     assert isinstance(in_one(random_pool(rng, 5, identity=False)), PointerPlan)
-    assert isinstance(in_one(random_pool(rng, walks.FEWEST_LEARNERS, depth=9, identity=False)), PointerPlan)
+    assert isinstance(in_one(random_pool(rng, bits.FEWEST_LEARNERS, depth=9, identity=False)), PointerPlan)
     assert isinstance(in_one(random_pool(rng, 3, identity=False).subset(np.arange(0))), PointerPlan)
 
 
