@@ -8,16 +8,28 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 DEMO_READY := $(VENV)/.installed-demo
 TEST_READY := $(VENV)/.installed-test
+DEV_READY  := $(VENV)/.installed-dev
+
+# The oldest versions that pyproject.toml allows, in an environment of their own, with the oldest Python.
+OLDEST       := .venv-oldest
+OLDEST_READY := $(OLDEST)/.installed
+OLDEST_PYTHON ?= python3.11
+# What stands on those versions.  Left out: the service and the command line, whose packages are not the oldest ones
+# there, and the parts that need no more than numpy or are run by these.
+OLDEST_TESTS := tests/baselines tests/estimators tests/experts tests/frontier tests/model tests/paper tests/plotting \
+	tests/test_boosting.py tests/test_interop.py tests/test_tables.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fuzz setup clean
+.PHONY: help demo test test-oldest lint fuzz mutants setup clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo    install what the demo needs into $(VENV) and run it"
 	@echo "make test    install the test tools into $(VENV), lint, type-check and run the tests"
+	@echo "make test-oldest  most of the tests with the oldest versions that pyproject.toml allows, in $(OLDEST)"
 	@echo "make lint    only ruff, mypy and the import contract"
 	@echo "make fuzz    load 100,000 damaged and forged model files (about 10 minutes; SEED=7 for other ones)"
+	@echo "make mutants judge 60 mutations of the source by the tests (about an hour; goes on where it was; SEED=7)"
 	@echo "make setup   only prepare $(VENV) for development"
 	@echo "make clean   remove build outputs, caches and pictures ($(VENV) stays)"
 
@@ -27,6 +39,9 @@ demo: $(DEMO_READY)
 test: lint
 	$(BIN)/python -m pytest
 
+test-oldest: $(OLDEST_READY)
+	$(OLDEST)/bin/python -m pytest -p no:cacheprovider $(OLDEST_TESTS)
+
 lint: $(TEST_READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -34,6 +49,9 @@ lint: $(TEST_READY)
 
 fuzz: $(TEST_READY)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz_model_file.py --mutations 100000 --seed $(or $(SEED),0)
+
+mutants: $(DEV_READY)
+	$(BIN)/python tests/mutate.py --count 60 --seed $(or $(SEED),0)
 
 setup: $(TEST_READY)
 
@@ -48,6 +66,17 @@ $(TEST_READY): pyproject.toml | $(BIN)/python
 	@echo "Installing cstc and the test tools into $(VENV) (about a minute, only the first time) ..."
 	@$(PIP) install --editable ".[test]"
 	@touch $(DEMO_READY) $@
+
+$(DEV_READY): pyproject.toml | $(BIN)/python
+	@$(PIP) install --editable ".[dev]"
+	@touch $(DEMO_READY) $(TEST_READY) $@
+
+$(OLDEST_READY): pyproject.toml tests/oldest.txt
+	@echo "Installing cstc and its oldest dependencies into $(OLDEST) (about a minute, only the first time) ..."
+	@$(OLDEST_PYTHON) -m venv --clear $(OLDEST)
+	@$(OLDEST)/bin/python -m pip --quiet --disable-pip-version-check install --constraint tests/oldest.txt \
+		--editable ".[test]"
+	@touch $@
 
 $(BIN)/python:
 	@echo "Creating a virtual environment in $(VENV) with $(PYTHON) ..."

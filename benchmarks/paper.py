@@ -2,6 +2,7 @@
 
     python benchmarks/paper.py --data ../shared/data              everything
     python benchmarks/paper.py --sets yahoo quadrants --quick     what needs no files, at a size of minutes
+    python benchmarks/paper.py --table docs/paper.md              the claims about curves, from the tables of a document
 
 Every (set, state, system) is kept as a JSON file in --out, so a run that is killed goes on where it stopped, and a
 system is measured again when its file is deleted.  Run it alone, with OMP_NUM_THREADS=1.  Sizes are in docs/paper.md.
@@ -88,7 +89,7 @@ def report(options: argparse.Namespace) -> None:
     results = collect(options)
     found = paper_claims.claims(results)
     lines = [paper_claims.tables(results, QUALITY), "## Claims", ""]
-    lines += [f"- {claim.name}: **{claim.verdict}**. {claim.why}" for claim in found]
+    lines += [line_of(claim) for claim in found]
     seconds = sum(result["seconds"] for result in results.values())
     lines += ["", f"{len(results)} results, {seconds / 60:.0f} minutes of fitting"]
     text = "\n".join(lines)
@@ -103,6 +104,18 @@ def report(options: argparse.Namespace) -> None:
     print(f"\n{options.out / 'table.md'}, {options.out / 'paper.json'}, {len(figures)} figures of curves")
 
 
+def line_of(claim: paper_claims.Claim) -> str:
+    return f"- {claim.name}: **{claim.verdict}**. {claim.why}"
+
+
+def report_table(path: Path) -> None:
+    """The claims about curves from tables that were measured some time, since their results are not kept."""
+    found = paper_claims.curve_claims(paper_claims.parse_tables(path.read_text()))
+    if not found:
+        raise SystemExit(f"{path} has no table of curves with a heading such as 'yahoo, cost counted by ...'")
+    print("\n".join(line_of(claim) for claim in found))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -113,7 +126,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for results, table and figures (out/paper, out/paper-quick)")
     parser.add_argument("--skip", nargs="+", choices=_names(""), help="systems to leave out")
     parser.add_argument("--report", action="store_true", help="fit nothing; print what is there")
+    parser.add_argument("--table", type=Path, help="fit nothing; print the claims about the curves in this document")
     options = parser.parse_args()
+    if options.table:
+        return report_table(options.table)
     options.out = options.out or Path("out/paper-quick" if options.quick else "out/paper")
     options.out.mkdir(parents=True, exist_ok=True)
     states = {name: 1 if options.quick else STATES[name] for name in options.sets}

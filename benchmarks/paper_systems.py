@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from cstc import CostModel, CSTCRanker, CSTCRegressor, Frontier
+from cstc import CostModel, CSTCRanker, CSTCRegressor, Frontier, Paper
 from cstc.baselines import CEGB, L1, Cronus, EarlyExit, GreedyMiser, SingleClassifier, StageWiseRegression
 from cstc.datasets import QUADRANT_COSTS, make_quadrants, make_yahoo_like
 from cstc.metrics import ndcg
@@ -162,19 +162,25 @@ def systems(data: Data) -> dict[str, Any]:
 
 
 def _common(data: Data) -> dict[str, Any]:
-    return {"costs": data.costs, "random_state": data.state, "n_jobs": 1} | data.options
+    boosting = data.options if data.ranking else {}  # changed without trees, they would be an error
+    return {"costs": data.costs, "random_state": data.state, "n_jobs": 1} | boosting
 
 
-def cstc(data: Data, lambdas=None, **options: Any) -> list[tuple[float, Any]]:
+def _inputs(data: Data) -> dict[str, Any]:
+    """Plain inputs for quadrants, boosted trees for documents."""
+    return {} if data.ranking else {"weak_learners": "identity"}
+
+
+def cstc(data: Data, lambdas=None, *, pruning: bool = True, fine_tuning: bool = True) -> list[tuple[float, Any]]:
     """The paper's method: its loss, pruning and fine-tuning; all nodes solved together.
 
     The tree is full before it is pruned.  Cut to 10 nodes beforehand it has paths of different length, and since every
     node on a path adds its risk to the loss, all rows would be sent the shorter way.
     """
     kind = CSTCRanker if data.ranking else CSTCRegressor
-    tree = {"depth": 4} if data.ranking else {"depth": 3, "weak_learners": "identity"}
-    settings = {"method": "paper", "solver": "joint", "max_nodes": None, "max_iter": 500} | tree
-    estimator = kind(**_common(data) | settings | options)
+    depth = 4 if data.ranking else 3
+    method = Paper(depth=depth, solver="joint", max_nodes=None, max_iter=500, pruning=pruning, fine_tuning=fine_tuning)
+    estimator = kind(method=method, **_common(data), **_inputs(data))
     # the smallest of the paper's values as it stands, too: risk for one unit of cost
     weights = [*data.cost_weights(lambdas or data.lambdas), PAPER_LAMBDAS[0]]
     return _frontier(data, Frontier(estimator, cost_weights=weights))
@@ -185,7 +191,7 @@ def default(data: Data) -> list[tuple[float, Any]]:
     if data.ranking:  # a frontier finds its own cost weights; its experts are grown once for all of them
         return _frontier(data, Frontier(kind(**_common(data)), n_weights=6 if data.quick else 24))
     weights = [*data.cost_weights(data.wide_lambdas), 0.0]
-    return _frontier(data, Frontier(kind(**_common(data) | {"weak_learners": "identity"}), cost_weights=weights))
+    return _frontier(data, Frontier(kind(**_common(data), **_inputs(data)), cost_weights=weights))
 
 
 def _frontier(data: Data, frontier: Frontier) -> list[tuple[float, Any]]:
@@ -197,9 +203,9 @@ def _frontier(data: Data, frontier: Frontier) -> list[tuple[float, Any]]:
 
 
 def baseline(data: Data, kind, values=None, n_points: int | None = None, **options: Any) -> list[tuple[Any, Any]]:
-    settings = _common(data) | options | {"task": "ranking" if data.ranking else "regression"}
+    settings = _common(data) | data.options | options | {"task": "ranking" if data.ranking else "regression"}
     if not data.ranking and kind in (SingleClassifier, L1, Cronus):
-        settings["weak_learners"] = "identity"
+        settings = _common(data) | options | {"task": "regression"} | _inputs(data)
     n_points = data.n_points if n_points is None or data.quick else n_points
     frontier = kind(**settings).frontier(data.train.X, data.train.y, values=values, n_points=n_points, **data.rows())
     parameter = next(iter(frontier.tried_[0]))

@@ -44,7 +44,7 @@ def train(path: Path) -> None:
     y = X[:, 0] + np.sin(3 * X[:, 1]) + X[:, 2] * X[:, 3] + 0.5 * (X[:, 4] > 0) * X[:, 5] + 0.3 * rng.normal(size=6000)
     prices = rng.choice([1.0, 5.0, 20.0], size=N_FEATURES)
     model = cstc.CSTCRegressor(costs=prices, cost_weight=0.001, random_state=0, n_jobs=1)
-    model.fit(X[:4000], y[:4000], X_val=X[4000:5500], y_val=y[4000:5500])
+    model.fit(X[:5500], y[:5500])
     model.save(path / "model.cstc")
     np.save(path / "rows.npy", X[5500:])
     shape = model.model_.shape
@@ -53,7 +53,7 @@ def train(path: Path) -> None:
 
 def serve_model(folder: str) -> None:
     from cstc.serving import OnDemandPredictor, extractor
-    from cstc.serving.server import serve
+    from cstc.serving.http.server import serve
 
     rows = np.load(Path(folder) / "rows.npy").tolist()
     names = [f"x{j}" for j in range(N_FEATURES)]
@@ -77,7 +77,7 @@ def serve_nothing() -> None:
     from starlette.responses import Response
     from starlette.routing import Route
 
-    from cstc.serving.server import _address, _listen
+    from cstc.serving.http.server import _address, _listen
 
     async def empty(request):
         return Response(b"{}", media_type="application/json")

@@ -33,9 +33,8 @@ import lightgbm
 import numpy as np
 
 import cstc
-from cstc.model import FittedTree
+from cstc.model import FittedTree, TreeShape
 from cstc.serving import Answer, OnDemandPredictor, extractor
-from cstc.tree import TreeShape
 
 # ------------------------------------------------------------------------------------------ overhead
 
@@ -244,7 +243,7 @@ async def from_a_loop(predictor: OnDemandPredictor, hands: Hands, n_rows: int) -
 def with_slow_sources(models: dict[str, FittedTree], X: np.ndarray, n_rows: int) -> None:
     """Each setting beside the same calls by hand, and beside waiting alone, which is the sources' own time.
 
-    A thread that wakes up after some milliseconds finds its caches cold, and handing work to another thread is dear by
+    A thread that wakes up after some milliseconds finds its caches cold, and handing work to another costs much by
     itself: what the calls by hand lose is lost to every server on this machine.
     """
     print(f"\nsources of {1000 * WAIT:g} ms, medians of {n_rows} rows; overhead: beyond waiting itself")

@@ -7,14 +7,15 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from cstc.boosting import Boosting
 from cstc.costs import ResolvedCosts
-from cstc.hard_tree import HardTree, Rows
 from cstc.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
-from cstc.model import FittedTree, Schema
-from cstc.objective import DenseDesign, NodeParameters, Penalty, Prior, TreeObjective
-from cstc.pool import TreePool
-from cstc.tree import TreeShape
-from cstc.weak_learners import WeakLearners
+from cstc.method import Problem
+from cstc.model import FittedTree, Schema, TreePool, TreeShape
+from cstc.paper.features import Columns, Seen
+from cstc.paper.hard_tree import HardTree
+from cstc.paper.objective import DenseDesign, NodeParameters, Penalty, Prior, TreeObjective
+from cstc.rows import Rows, Units
 
 PROPERTY = settings(max_examples=30, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**32 - 1)
@@ -205,42 +206,96 @@ def random_model(rng, shape, n_outputs=1, *, n_trees=6, n_items=5, identity=True
     )
 
 
-def random_learners(rng, n_outputs=1):
-    """A random pool whose trees are added up in columns of `Phi`, some alone and some several together."""
-    pool = random_pool(rng)
-    column = np.sort(rng.integers(0, pool.n_learners - 2, pool.n_learners))
-    column = np.unique(column, return_inverse=True)[1]
-    return learners_of(pool, column, n_outputs)
+def random_rows(rng, X, loss, y=None, weights=None, qid=None):
+    """Rows with random targets and weights, where none are given."""
+    y = random_targets(rng, loss, len(X)) if y is None else y
+    return Rows(X, y, rng.uniform(0.2, 2, len(X)) if weights is None else weights, qid)
 
 
-def learners_of(pool, column=None, n_outputs=1):
-    """One column for each tree, unless told otherwise."""
-    column = np.arange(pool.n_learners) if column is None else column
-    none = np.full(column.max() + 1, -1)
-    return WeakLearners(pool, column, 0 * none, none, np.zeros(n_outputs))
+def seen_of(rng, pool, costs, X, loss, y=None, weights=None, qid=None):
+    """Rows as a tree over the outputs of a pool sees them; nothing is centred, so the reference sees the same."""
+    phi, bits = pool.transform(X), pool.position_bits(costs.feature_items)[pool.leaves(X)]
+    return Seen(random_rows(rng, X, loss, y, weights, qid), phi, bits, loss, costs)
 
 
-def per_tree(tree, learners):
-    """The same tree with a weight for each tree of the pool, as the reference knows it."""
-    return replace(
-        tree,
-        route_weights=tree.route_weights[learners.column],
-        predict_weights=tree.predict_weights[learners.column],
-    )
-
-
-def rows_of(rng, learners, costs, X, loss, y=None, weights=None):
-    """What the later stages of training see of a table."""
-    phi = learners.transform(X, costs)
-    return Rows(
-        phi=phi.values,
-        bits=phi.bits,
-        y=random_targets(rng, loss, len(X)) if y is None else y,
-        weights=rng.uniform(0.2, 2, len(X)) if weights is None else weights,
+def columns_of(pool, train, validation, loss, costs, *, units=None, scale=1.0):
+    """Columns as training makes them, centred and in standard units; the rows are in the units of the user."""
+    units = Units.of(train, loss) if units is None else units
+    train, validation = units.standard(train), units.standard(validation)
+    constant = loss.constant(train.y, train.weights)
+    return Columns.of(
+        pool,
+        train,
+        validation,
         loss=loss,
-        prices=costs.prices,
-        evaluation=costs.evaluation * learners.trees_per_column,
+        costs=costs,
+        constant=constant,
+        units=units,
+        schema=schema(),
+        scale=scale,
     )
+
+
+def with_rows(seen, **changes):
+    """The same columns with other targets, weights or queries."""
+    return replace(seen, rows=replace(seen.rows, **changes))
+
+
+def random_case(seed, n=40):
+    """A tree over random columns, and rows whose targets it partly explains."""
+    rng = np.random.default_rng(seed)
+    loss = LOSSES[rng.choice(["squared", "logistic", "softmax"])]
+    pool, costs = random_pool(rng), random_costs(rng)
+    X = random_table(rng, n, missing=0.0)
+    tree = random_tree(rng, random_shape(rng, depth=3), pool.n_learners, loss.n_outputs, density=0.5)
+    rows = seen_of(rng, pool, costs, X, loss)
+    if loss.name == "squared":
+        rows = with_rows(rows, y=tree.margins(rows.phi)[:, 0] + 0.3 * rows.y)
+    return rng, tree, pool, costs, X, rows
+
+
+def hard_reach(tree, rows):
+    """Bool (n, n_nodes): the nodes that each row passes."""
+    return tree.shape.paths[tree.terminals(rows.phi)]
+
+
+def case_by_hand(X, y, prices, weights=None):
+    """Columns passed on as they are, one item each, and a squared risk."""
+    X, n = np.array(X, dtype=float), len(prices)
+    costs = ResolvedCosts([f"item {r}" for r in range(n)], np.array(prices, dtype=float), np.eye(n, dtype=bool))
+    weights = np.ones(len(X)) if weights is None else np.array(weights, dtype=float)
+    return seen_of(None, TreePool.identity(n), costs, X, LOSSES["squared"], np.array(y), weights)
+
+
+def two_leaves(route, upper, lower, intercepts=(0.0, 0.0)):
+    """A root that only routes, at threshold 0, and the predictors of its two leaves."""
+    n = len(route)
+    shape = TreeShape.full(2)
+    predict = np.stack([np.zeros(n), upper, lower], axis=1)[:, :, None]
+    gates = np.stack([route, np.zeros(n), np.zeros(n)], axis=1)
+    return HardTree(shape, gates, np.zeros(3), predict, np.array([0.0, *intercepts])[:, None])
+
+
+def problem_of(loss_name="squared", *, weak_learners="boosted", n=300, seed=3, **changes):
+    """What a method is given: targets that need three of the columns; names of `Boosting` may be changed too."""
+    rng, loss = np.random.default_rng(0), LOSSES[loss_name]
+    X, costs = random_table(rng, n, missing=0.0), random_costs(rng)
+    score = X[:, 0] + X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=n)
+    y = {"squared": 5 * score + 100, "logistic": (score > 0).astype(int), "softmax": np.digitize(score, [-1, 1])}
+    boosting = {"n_rounds": 12, "depth": 3, "learning_rate": 0.2, "early_stopping": None, "categorical": [CATEGORICAL]}
+    boosting |= {name: changes.pop(name) for name in boosting if name in changes}
+    problem = Problem(
+        rows=Rows(X, y[loss_name], rng.uniform(0.5, 2, n), changes.pop("qid", None)),
+        validation=None,
+        loss=loss,
+        costs=costs,
+        schema=schema(),
+        cost_weight=0.1,
+        weak_learners=weak_learners,
+        boosting=Boosting(loss=loss, costs=costs, n_jobs=1, random_state=seed, **boosting),
+        random_state=seed,
+    )
+    return replace(problem, **changes)
 
 
 def column_sources(X, fetched):

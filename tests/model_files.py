@@ -9,9 +9,7 @@ import zipfile
 import numpy as np
 
 from cstc.costs import ResolvedCosts
-from cstc.model import FittedTree, Schema
-from cstc.pool import TreePool
-from cstc.tree import TreeShape
+from cstc.model import FittedTree, Schema, TreePool, TreeShape
 
 TASKS = ("identity", "logistic", "softmax")
 

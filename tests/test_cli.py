@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it refuses, and that it starts the service as told."""
+"""The command line: what it prints, what it refuses in names of its own options, and that it serves as told."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import cstc
 from builders import N_FEATURES
 from cstc.cli import main
-from cstc.serving import server
+from cstc.serving.http import server
 from serving.worlds import NAMES, random_world
 
 GOLDEN = Path(__file__).parent / "golden" / "model-v1.cstc"
@@ -46,7 +46,8 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "cli_needy.py").write_text("import a_module_that_is_not_there")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delenv("CSTC_TOKEN", raising=False)
+    for name in ("CSTC_TOKEN", "MY_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
     yield tmp_path
     for name in ("cli_sources", "cli_needy"):
         sys.modules.pop(name, None)
@@ -159,6 +160,28 @@ def test_faults_of_the_user_in_one_line(folder, monkeypatch):
     assert "must be a number above 0" in run("serve", "model.cstc", "--max-rows", 0, status=1)
     monkeypatch.setenv("CSTC_TOKEN", "")
     assert "CSTC_TOKEN" in run("serve", "model.cstc", status=1)
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--max-rows", "--max-body", "--max-predictions", "--max-seconds", "--max-sessions", "--session-seconds"],
+)
+def test_limits_are_named_as_on_the_command_line(folder, option):
+    for value in (0, -1):
+        assert run("serve", "model.cstc", option, value, status=1).startswith(f"Error: {option} is {value}")
+
+
+def test_an_address_that_others_can_reach(folder):
+    said = run("serve", "model.cstc", "--host", "0.0.0.0", "--token-variable", "MY_TOKEN", "--port", 0, status=1)
+    assert "set MY_TOKEN, listen on 127.0.0.1, or say --allow-no-token" in said
+
+
+def test_features_without_a_source(folder):
+    said = run("serve", "model.cstc", "-e", "cli_sources:first", status=1)
+    assert "no extractor provides 'x3'" in said
+    assert "or name in --given what every request brings along" in said
+    said = run("serve", "model.cstc", "--given", "age", status=1)
+    assert said.startswith("Error: --given names an unknown feature 'age'")
 
 
 def test_a_module_that_lacks_another_one_says_so(folder):

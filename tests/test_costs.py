@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import PROPERTY
+import reference
+from builders import N_FEATURES, PROPERTY, random_costs, seeds
 from cstc import CostModel
 from cstc.costs import ResolvedCosts, as_cost_model
 
@@ -254,6 +255,60 @@ def test_resolved_bills_are_the_same_bills(drawn):
     assert resolved.prices[resolved.feature_items[at].any(axis=0)].sum() == pytest.approx(costs.price_of(some))
     assert resolved.full_cost == pytest.approx(costs.price_of(names))
     np.testing.assert_allclose(resolved.feature_prices, [costs.price_of([name]) for name in names])
+
+
+# -- rows pay ---------------------------------------------------------------------------------------------------
+
+
+@PROPERTY
+@given(seeds)
+def test_rows_are_charged_for_each_item_and_each_learner(seed):
+    rng = np.random.default_rng(seed)
+    costs = random_costs(rng, n_items=int(rng.integers(1, 9)), evaluation=float(rng.choice([0.0, 0.7])))
+    items, n_learners = rng.random((6, costs.n_items)) < 0.5, rng.integers(0, 5, 6)
+    expected = [
+        sum(costs.prices[r] for r in range(costs.n_items) if row[r]) + costs.evaluation * n
+        for row, n in zip(items, n_learners, strict=True)
+    ]
+    np.testing.assert_allclose(costs.charge(items, n_learners), expected, rtol=1e-12)
+    np.testing.assert_allclose(costs.charge(items, 3), costs.charge(items) + 3 * costs.evaluation, rtol=1e-12)
+    np.testing.assert_array_equal(costs.charge(items), costs.bills(items))
+
+
+@PROPERTY
+@given(seeds)
+def test_items_of_columns_and_columns_at_hand_against_plain_enumeration(seed):
+    rng = np.random.default_rng(seed)
+    costs = random_costs(rng)
+    columns = np.flatnonzero(rng.random(N_FEATURES) < 0.4)
+    items = costs.items_of(columns)
+    assert set(np.flatnonzero(items)) == reference.items_of(columns, costs.feature_items)
+    np.testing.assert_array_equal(costs.items_of(columns.tolist()), items)
+    paid = items | (rng.random(costs.n_items) < 0.2)
+    there = set(np.flatnonzero(paid))
+    expected = [j for j in range(N_FEATURES) if reference.items_of({j}, costs.feature_items) <= there]
+    assert costs.at_hand(paid).tolist() == expected
+    assert set(columns) <= set(expected)
+
+
+def test_a_shared_item_brings_columns_that_nobody_asked_for():
+    resolved = TURNEY.resolve(["insulin", "glucose", "age"])
+    assert resolved.items_of([]).tolist() == [False] * 4
+    assert resolved.at_hand(resolved.items_of([])).tolist() == []
+    assert resolved.at_hand(resolved.items_of([0])).tolist() == [0]  # blood alone is not glucose
+    free = CostModel({"call": 3.0}, requires={"a": ["call"], "b": ["call"]}).resolve(["a", "b"])
+    assert free.at_hand(free.items_of([0])).tolist() == [0, 1]  # one call brings both
+
+
+def test_features_that_share_an_item_divide_its_price():
+    costs = CostModel(
+        {"call": 6.0, "a": 1.0, "idle": 5.0}, {"a": ["call"], "b": ["call"], "c": ["call"], "d": ["idle", "call"]}
+    )
+    resolved = costs.resolve(["a", "b", "c", "d"])
+    np.testing.assert_allclose(resolved.divided_prices, [2.5, 1.5, 1.5, 6.5])
+    assert resolved.divided_prices.sum() == resolved.full_cost
+    unused = ResolvedCosts(["a", "b"], np.array([1.0, 2.0]), np.array([[True, False]]))
+    assert unused.divided_prices.tolist() == [1.0]  # an item that no column requires is divided among none
 
 
 # -- to the cent ------------------------------------------------------------------------------------------------

@@ -29,26 +29,52 @@ def test_demo(tmp_path):
     assert done.stdout.count("boosted trees") == 2
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith("cost_weight ")]
     assert len(rows) == 4
-    for cheap, dear in ((rows[1], rows[0]), (rows[3], rows[2])):  # a higher cost_weight buys less
-        assert float(cheap[1]) > float(dear[1])
-        assert float(cheap[2]) <= float(dear[2])
+    for cheap, expensive in ((rows[1], rows[0]), (rows[3], rows[2])):  # a higher cost_weight buys less
+        assert float(cheap[1]) > float(expensive[1])
+        assert float(cheap[2]) <= float(expensive[2])
     assert not done.stderr
 
 
 def test_quadrants(tmp_path):
     done = run("quadrants.py", "--rows", 500, "--cost-weights", 0.03, "--out", "quadrants.png", folder=tmp_path)
-    assert is_picture(tmp_path / "quadrants.png")
-    default, paper = done.stdout.split('method="paper"')
-    assert "mean cost 12.00" in default
-    assert default.count("buys sign(x), sign(z), y") == 4
-    assert "test MSE" in paper
+    pictures = {"quadrants.png", "quadrants-tree.png", "quadrants-paper.png", "quadrants-paper-tree.png"}
+    assert {path.name for path in tmp_path.iterdir()} == pictures
+    assert all(is_picture(tmp_path / name) for name in pictures)
+    exact, paper = done.stdout.split("Paper(): means (60, 20, -20, -60)")
+    assert "Exact(): means (3, 1, -1, -3)" in exact
+    assert "mean cost 12.00" in exact
+    assert exact.count("buys sign(x), sign(z), y") == 4
+    assert "mean cost 12.00" not in paper  # it needs a larger cost_weight
+    assert not done.stderr
+
+
+def test_quadrants_by_the_paper(tmp_path):
+    done = run("quadrants.py", "--method", "paper", "--cost-weights", 0.17, folder=tmp_path)
+    assert is_picture(tmp_path / "out" / "quadrants.png")
+    assert "test MSE 0.00000   mean cost 12.00" in done.stdout
+    assert done.stdout.count("cost 12.00   buys sign(x), sign(z), y") == 4
+    assert "Exact" not in done.stdout
 
 
 def test_quadrants_repeated(tmp_path):
-    done = run("quadrants.py", "--states", 2, "--rows", 500, "--cost-weights", 0.03, folder=tmp_path)
-    lines = [line for line in done.stdout.splitlines() if "MSE < 0.01" in line]
-    assert len(lines) == 2
-    assert "2 of 2;  all paths buy 2 cheap + 1 expensive: 2 of 2" in lines[0]
+    options = ("--states", 2, "--rows", 500, "--cost-weights", 0.03, "--method", "exact")
+    done = run("quadrants.py", *options, folder=tmp_path)
+    (line,) = (line for line in done.stdout.splitlines() if "MSE < 0.01" in line)
+    assert "2 of 2;  all paths buy 2 cheap + 1 expensive: 2 of 2" in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_quadrants_by_distance(tmp_path):
+    options = ("--distance", "--states", 1, "--rows", 300, "--scales", 20, "--out", "q.png", "--table", "t/q.md")
+    done = run("quadrants.py", *options, folder=tmp_path)
+    assert is_picture(tmp_path / "q-distance.png")
+    table = (tmp_path / "t" / "q.md").read_text()
+    (row,) = (line for line in table.splitlines() if line.startswith("| ("))
+    means, distance, exact, *paper = row.strip("| ").split(" | ")
+    assert (means, distance, exact) == ("(60, 20, -20, -60)", "40", "1 of 1 (0 at 12.0)")
+    assert len(paper) == 3
+    assert f"python examples/quadrants.py {' '.join(map(str, options))}" in table
+    assert table in done.stdout
 
 
 def test_service(tmp_path):

@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+DOCUMENT = BENCHMARKS.parent / "docs" / "paper.md"
 
 
 def load(name):
@@ -70,6 +72,26 @@ def test_a_table_has_one_counting():
     assert "| CSTC | – | – | – | 0.5000 | 0.5750 | 0.7250 | 0.8000 | 0.8000 | 0.8000 | 0.8000 | 0.300 |" in blocks[0]
 
 
+def test_tables_are_read_back():
+    found = results(CSTC=[point("a", 10, 0.5), point("b", 30, 0.8)], early_exit=[point("p", 50, 0.7)])
+    curves = claims.parse_tables(
+        "# Measured\n\n" + claims.tables(found, {SET: "NDCG@5"}) + "\n## Claims\n\n| a | b |\n"
+    )
+    assert list(curves) == [(SET, "learner"), (SET, "branch")]
+    for (name, counting), systems in curves.items():
+        assert list(systems) == ["stage-wise regression", "CSTC", "early exit"]
+        for system, qualities in systems.items():
+            np.testing.assert_allclose(qualities, claims.curve(found, name, system, counting)[0], atol=5e-5)
+
+
+def test_tables_with_other_budgets_are_refused():
+    text = claims.tables(results(CSTC=[point("a", 10, 0.5)]), {SET: "NDCG@5"})
+    with pytest.raises(ValueError, match="budgets are"):
+        claims.parse_tables(text.replace("| 15% |", "| 20% |"))
+    with pytest.raises(ValueError, match="line 7: 10 cells"):
+        claims.parse_tables(text.replace("| 1.000 |", "|"))
+
+
 # -- claims --------------------------------------------------------------------------------------------------------
 
 
@@ -81,8 +103,39 @@ def test_a_table_has_one_counting():
 def test_above_along_the_curve(quality, held):
     costs = (1, 40, 100)
     found = results(CSTC=[point(c, c, q) for c, q in zip(costs, quality, strict=True)])
-    assert claims.above(found, SET, "CSTC", "stage-wise regression").held is held
-    assert claims.above(found, SET, "CSTC", "Cronus").held is None
+    assert claims.above(found, SET, "CSTC", "stage-wise regression")[0].held is held
+    assert [claim.held for claim in claims.above(found, SET, "CSTC", "Cronus")] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "verdicts", "start"),
+    [
+        ((0.3, 0.7, 0.8), (0.4, 0.6, 0.75), [False, True], "80%"),  # behind only where nothing is usable
+        ((0.4, 0.7, 0.8), (0.3, 0.6, 0.82), [False, False], "100%"),  # ahead only where nothing is usable
+        ((0.4, 0.7, 0.8), (0.3, 0.6, 0.7), [True, True], "80%"),
+        ((0.3, 0.79, 0.8), (0.4, 0.6, 0.79), [False, True], "40%"),  # the better of the two opens the range
+        ((0.4, 0.60, 0.8), (0.3, 0.79, 0.7), [False, False], "40%"),  # also when it is the other one
+    ],
+)
+def test_above_where_figures_are_drawn(ours, theirs, verdicts, start):
+    costs = (1, 40, 100)
+    systems = {
+        name: [point(c, c, q) for c, q in zip(costs, quality, strict=True)]
+        for name, quality in (("CSTC", ours), ("Cronus", theirs))
+    }
+    found = claims.above(results(**systems), SET, "CSTC", "Cronus")
+    assert [claim.held for claim in found] == verdicts
+    assert found[1].why.startswith(f"from {start} of the full cost on")
+    from_tables = claims.curve_claims(claims.parse_tables(claims.tables(results(**systems), {SET: "NDCG@5"})))
+    assert [claim[:2] for claim in from_tables if "Cronus" in claim.name] == [claim[:2] for claim in found]
+
+
+def test_the_range_has_models_of_both():
+    found = results(CSTC=[point("a", 1, 0.79), point("b", 100, 0.8)], early_exit=[point("p", 60, 0.7)])
+    whole, drawn = claims.above(found, SET, "CSTC", "early exit")
+    assert whole.held is drawn.held is True
+    assert "below 60% early exit has no model" in whole.why
+    assert drawn.why.startswith("from 60%")
 
 
 @pytest.mark.parametrize(("trees", "cost", "held"), [(4, 80, True), (4, 30, False)])
@@ -184,3 +237,24 @@ def test_it_runs_resumes_and_writes(tmp_path):
     assert again.stderr.count("models in") == 1  # only what was missing
     assert again.stdout.split("results,")[0] == first.stdout.split("results,")[0]
     assert "models in" not in run(tmp_path, "--report").stderr
+
+
+def test_verdicts_from_the_tables_of_the_document():
+    done = run(Path("unused"), "--table", str(DOCUMENT))
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3 * 4 * 2
+    text = " ".join(DOCUMENT.read_text().split())
+    assert [line for line in lines if line not in text] == []  # the document prints what its tables say
+    for other in ("single classifier", "Cronus", "stage-wise regression"):
+        start = f"- yahoo: CSTC above {other} "
+        assert any(line.startswith(f"{start}along the curve: **did not hold**") for line in lines)
+        assert any(line.startswith(f"{start}where quality is within 5% of the best: **held**") for line in lines)
+    assert not Path("unused").exists()
+
+
+def test_a_document_without_tables(tmp_path):
+    (tmp_path / "empty.md").write_text("# Nothing\n")
+    command = [sys.executable, str(BENCHMARKS / "paper.py"), "--table", str(tmp_path / "empty.md")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "has no table of curves" in done.stderr

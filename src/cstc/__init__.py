@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .costs import CostModel
     from .estimators import CSTCClassifier, CSTCRanker, CSTCRegressor
+    from .experts.method import Experts
     from .frontier import Frontier
     from .interop import from_lightgbm
-    from .persistence import ModelFileError, load, save
+    from .model.file import ModelFileError, load, save
+    from .paper.exact import Exact
+    from .paper.method import Paper
 
 __version__ = "0.1.0"
 __all__ = [
@@ -16,8 +19,11 @@ __all__ = [
     "CSTCRanker",
     "CSTCRegressor",
     "CostModel",
+    "Exact",
+    "Experts",
     "Frontier",
     "ModelFileError",
+    "Paper",
     "__version__",
     "from_lightgbm",
     "load",
@@ -29,11 +35,14 @@ _HOMES = {
     "CSTCRanker": "estimators",
     "CSTCRegressor": "estimators",
     "CostModel": "costs",
+    "Exact": "paper.exact",
+    "Experts": "experts.method",
     "Frontier": "frontier",
-    "ModelFileError": "persistence",
+    "ModelFileError": "model.file",
+    "Paper": "paper.method",
     "from_lightgbm": "interop",
-    "load": "persistence",
-    "save": "persistence",
+    "load": "model.file",
+    "save": "model.file",
 }
 
 

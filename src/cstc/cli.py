@@ -12,7 +12,7 @@ import numpy as np
 
 from . import __version__
 from .model import FittedTree
-from .persistence import ModelFileError, load
+from .model.file import ModelFileError, load
 
 try:
     import click
@@ -100,9 +100,9 @@ def serve(
     from .serving import OnDemandPredictor
 
     try:
-        from .serving.http import Limits
-        from .serving.server import is_loopback, read_token
-        from .serving.server import serve as run
+        from .serving.http.app import Limits
+        from .serving.http.server import is_loopback, read_token
+        from .serving.http.server import serve as run
     except ImportError as error:
         raise click.ClickException(str(error)) from None
 

@@ -13,15 +13,17 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-__all__ = ["CostModel", "ResolvedCosts", "as_cost_model", "shorten"]
+__all__ = ["CostModel", "ResolvedCosts", "as_cost_model", "counted", "is_number", "shorten", "span"]
 
 
 MOST_EXPENSIVE = 1e100
+BY_NAME = "the columns of an array are named 'x0', 'x1', ..."
 MOST_DIGITS = 9  # behind the point, of a price that is a decimal number
 
 
@@ -58,6 +60,11 @@ class ResolvedCosts:
     prices: np.ndarray
     feature_items: np.ndarray
     evaluation: float = 0.0
+
+    def __repr__(self) -> str:
+        n_features, n_items = self.feature_items.shape
+        what = f"{counted(n_features, 'feature')}, {counted(n_items, 'item')}"
+        return f"<ResolvedCosts: {what}{_told(self.prices, self.evaluation)}>"
 
     @property
     def n_items(self) -> int:
@@ -100,6 +107,18 @@ class ResolvedCosts:
         members = np.unpackbits(sets, axis=1, count=self.n_items)
         return np.array([self.bill(np.flatnonzero(row)) for row in members], dtype=float)[which.ravel()]
 
+    def charge(self, items: np.ndarray, n_learners: np.ndarray | int = 0) -> np.ndarray:
+        """What each row pays for its items, bool (n, n_items), and for the weak learners that it evaluates."""
+        return self.bills(items) + self.evaluation * n_learners
+
+    def items_of(self, columns: np.ndarray | Sequence[int]) -> np.ndarray:
+        """Bool (n_items,): all that some columns require together."""
+        return self.feature_items[np.asarray(columns, dtype=int)].any(axis=0)
+
+    def at_hand(self, items: np.ndarray) -> np.ndarray:
+        """The columns that can be had when the items, bool (n_items,), are paid for."""
+        return np.flatnonzero(~(self.feature_items & ~items).any(axis=1))
+
     @property
     def feature_prices(self) -> np.ndarray:
         """Price of each feature if it alone is bought."""
@@ -120,8 +139,11 @@ class CostModel:
 
     Parameters
     ----------
-    prices : mapping of str to float, or sequence of float
-        Price of each item.  A plain sequence is the paper's case: one item per feature, by position.
+    prices : mapping of str to float, mapping of int to float, or sequence of float
+        Price of each item.  A plain sequence is the paper's case: one item per feature, by position.  A mapping from
+        numbers, or a pandas Series whose index has them, is the same case by column number: every column needs a price.
+        Where the columns of a table have whole numbers as names (``0`` in pandas, ``"0"`` in polars), a number means
+        the column of that name, wherever it stands; otherwise it means the position, from 0 on.
     requires : mapping of str to sequence of str, optional
         For a feature or an item, the further items that it needs.
     evaluation : float, default=0.0
@@ -138,6 +160,10 @@ class CostModel:
     ... )
     >>> costs.price_of(["glucose"]), costs.price_of(["glucose", "insulin"])
     (17.61, 38.29)
+    >>> costs
+    <CostModel: 4 items, prices 1 to 20.68, 2 names with requirements>
+    >>> CostModel({0: 1.0, 1: 5.0, 2: 20.0}).price_of([0, 2])
+    21.0
     """
 
     prices: Any
@@ -146,8 +172,15 @@ class CostModel:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "evaluation", _check_price("evaluation", self.evaluation))
-        if isinstance(self.prices, Mapping):
-            prices: Any = {str(name): _check_price(name, price) for name, price in self.prices.items()}
+        given = _as_mapping(self.prices)
+        prices: Any
+        requires: dict[str, tuple[str, ...]] = {}
+        if isinstance(given, Mapping) and _are_numbers([*given, *(self.requires or {})]):
+            if self.requires:
+                raise ValueError(f"requires= needs prices by name, and these go by number; {BY_NAME}")
+            prices = {int(number): _check_price(f"column {number}", price) for number, price in given.items()}
+        elif isinstance(given, Mapping):
+            prices = {str(name): _check_price(name, price) for name, price in given.items()}
             requires = {str(name): _as_names(name, items) for name, items in dict(self.requires or {}).items()}
             for name, items in requires.items():
                 for item in items:
@@ -158,22 +191,33 @@ class CostModel:
         else:
             if self.requires:
                 raise ValueError("requires= needs prices by name: pass prices as a mapping {name: price}")
-            values = np.asarray(self.prices, dtype=object)
+            values = np.asarray(given, dtype=object)
             if values.ndim != 1:
                 raise ValueError(
                     f"prices has shape {values.shape}; give one price per feature, or a mapping {{name: price}}"
                 )
             prices = tuple(_check_price(f"feature {j}", price) for j, price in enumerate(values))
-            requires = {}
         object.__setattr__(self, "prices", prices)
         object.__setattr__(self, "requires", requires)
         for name in requires:
             self._items_of(name)  # a circle among the requirements is found here, not in the first fit
 
+    def __repr__(self) -> str:
+        items = list(self.prices.values()) if isinstance(self.prices, dict) else list(self.prices)
+        named = not self.by_position and not self.by_number
+        what = counted(len(items), "item" if named else "feature") + (" by number" if self.by_number else "")
+        more = f", {counted(len(self.requires), 'name')} with requirements" if self.requires else ""
+        return f"<CostModel: {what}{_told(items, self.evaluation, more)}>"
+
     @property
     def by_position(self) -> bool:
-        """Whether prices are given by column number rather than by name."""
+        """Whether prices are given as a plain sequence, one for each column."""
         return not isinstance(self.prices, dict)
+
+    @property
+    def by_number(self) -> bool:
+        """Whether prices are given as a mapping from column numbers."""
+        return isinstance(self.prices, dict) and _are_numbers(self.prices)
 
     @classmethod
     def from_csv(cls, path: str | Path, *, evaluation: float = 0.0) -> CostModel:
@@ -223,19 +267,31 @@ class CostModel:
 
     def price_of(self, features: Iterable[str | int]) -> float:
         """Price of a set of features bought together, each item paid once."""
-        if self.by_position:
+        if self.by_position or self.by_number:
             columns = set(features)
-            unknown = columns.difference(range(len(self.prices)))
+            unknown = columns.difference(self.prices if self.by_number else range(len(self.prices)))
             if unknown:
-                last = len(self.prices) - 1
-                raise ValueError(f"no price for {shorten(map(str, unknown))}; prices go by column number, 0 to {last}")
+                known = f": {shorten(self.prices)}" if self.by_number else f", 0 to {len(self.prices) - 1}"
+                raise ValueError(f"no price for {shorten(map(str, unknown))}; prices go by column number{known}")
             return _sum([self.prices[j] for j in columns])
         items = set().union(*(self._items_of(str(name)) for name in features), set())
         return _sum([self.prices[item] for item in items])
 
-    def resolve(self, feature_names: Sequence[str]) -> ResolvedCosts:
-        """Bind the model to columns; `feature_names` in the order of the columns of X."""
+    def resolve(self, feature_names: Sequence[str], numbers: Sequence[int] | None = None) -> ResolvedCosts:
+        """Bind the model to columns.
+
+        Parameters
+        ----------
+        feature_names : sequence of str
+            In the order of the columns of X.
+        numbers : sequence of int, optional
+            The own names of the columns where these are numbers, for prices by number.
+        """
         names = [str(name) for name in feature_names]
+        if self.by_number:
+            columns = self._columns_of(names, numbers)
+            prices = np.array([self.prices[number] for number in columns], dtype=float)
+            return ResolvedCosts(names, prices, np.eye(len(names), dtype=bool), self.evaluation)
         if self.by_position:
             if len(self.prices) != len(names):
                 raise ValueError(f"costs has {len(self.prices)} entries, X has {len(names)} features")
@@ -264,6 +320,26 @@ class CostModel:
             feature_items[j, [index[item] for item in items]] = True
         prices = np.array([self.prices[item] for item in item_names], dtype=float)
         return ResolvedCosts(item_names, prices, feature_items, self.evaluation)
+
+    def _columns_of(self, names: list[str], numbers: Sequence[int] | None) -> list[int]:
+        """The number of each column in a mapping from numbers: its own name if that is one, else its position."""
+        if numbers is None and all(_is_whole(name) for name in names):
+            numbers = [int(name) for name in names]
+        columns = list(range(len(names))) if numbers is None else [int(number) for number in numbers]
+        missing = [number for number in columns if number not in self.prices]
+        unknown = [number for number in self.prices if number not in columns]
+        if not missing and not unknown:
+            return columns
+        if numbers is None:
+            there = f"X has columns 0 to {len(names) - 1}, and each needs a price"
+        else:
+            there = (
+                f"the columns of X are named {shorten(columns)}, and a number in costs means the column of that name; "
+                "for prices by position give a list"
+            )
+        if missing:
+            raise ValueError(f"costs has no price for column {shorten(missing)}; {there}")
+        raise ValueError(f"costs has a price for {shorten(unknown)}, which is no column of X; {there}")
 
     def _names(self) -> list[str]:
         return list(dict.fromkeys([*self.prices, *self.requires]))
@@ -308,9 +384,41 @@ def as_cost_model(costs: Any, n_features: int) -> CostModel:
         return costs
     if isinstance(costs, str | Path):
         return CostModel.from_csv(costs)
-    if hasattr(costs, "to_dict") and all(isinstance(name, str) for name in getattr(costs, "index", [0])):
-        return CostModel(costs.to_dict())  # a pandas Series with names: its prices go by name
     return CostModel(costs)
+
+
+def _as_mapping(prices: Any) -> Any:
+    """A pandas Series as the mapping that it is; anything else as it came."""
+    if not hasattr(prices, "to_dict") or getattr(prices, "ndim", None) != 1:
+        return prices
+    found = prices.to_dict()
+    if len(found) < len(prices):
+        twice = prices.index[prices.index.duplicated()].tolist()[0]
+        raise ValueError(f"prices has {twice!r} twice in its index; give each column one price")
+    return found
+
+
+def is_number(name: Any) -> bool:
+    """Whether what stands for a column is its number rather than its name."""
+    return isinstance(name, Integral) and type(name) is not bool
+
+
+def _are_numbers(keys: Iterable[Any]) -> bool:
+    """Whether prices go by number; a mix of numbers and names is refused."""
+    keys = list(keys)
+    numbers = [key for key in keys if is_number(key)]
+    if numbers and len(numbers) < len(keys):
+        name = next(key for key in keys if not is_number(key))
+        raise ValueError(
+            f"costs has the number {numbers[0]} and the name {name!r}; give all by number, such as "
+            f"{{0: 1.0, 1: 5.0}}, or all by name; {BY_NAME}"
+        )
+    return bool(numbers)
+
+
+def _is_whole(name: str) -> bool:
+    """Whether a name is a whole number as one writes it: "7", but not "07" or "7.0"."""
+    return name.removeprefix("-").isdecimal() and name == str(int(name))
 
 
 def _as_names(name: str, items: Any) -> tuple[str, ...]:
@@ -322,7 +430,24 @@ def _as_names(name: str, items: Any) -> tuple[str, ...]:
     return names
 
 
-def shorten(names: Iterable[str], most: int = 8) -> str:
+def _told(prices: Sequence[float] | np.ndarray, evaluation: float, more: str = "") -> str:
+    """Prices from the lowest to the highest and the price of a learner, for a repr."""
+    text = f", prices {span(min(prices), max(prices))}" if len(prices) else ""
+    return text + more + (f", evaluation {evaluation:.6g}" if evaluation else "")
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: "1 item", "3 items"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def span(low: float, high: float, form: str = ".6g") -> str:
+    """From one number to another, or the one that they both are."""
+    low_text, high_text = format(low, form), format(high, form)
+    return low_text if low_text == high_text else f"{low_text} to {high_text}"
+
+
+def shorten(names: Iterable[object], most: int = 8) -> str:
     """The first names, for a message."""
     shown = [repr(name) for name in names]
     return ", ".join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")

@@ -9,10 +9,10 @@ from typing import Any
 import lightgbm
 import numpy as np
 
+from .boosting import flatten_booster
 from .costs import as_cost_model
-from .model import FittedTree, Schema
-from .tree import TreeShape
-from .weak_learners import flatten_booster
+from .model import FittedTree, Schema, TreeShape
+from .model.build import Score, build_tree
 
 __all__ = ["from_lightgbm"]
 
@@ -96,17 +96,14 @@ def from_lightgbm(
     leaves = np.setdiff1d(np.arange(pool.n_learners), grown)
     intercepts = factor * np.bincount(leaves % n_outputs, pool.value[pool.roots[leaves]], minlength=n_outputs)
     constant = factor * np.bincount(np.arange(len(trees)) % n_outputs, list(map(_mean, trees)), minlength=n_outputs)
-    weights = np.zeros((len(grown), 1, n_outputs))
-    weights[np.arange(len(grown)), 0, grown % n_outputs] = factor
+    weights = np.zeros((len(grown), n_outputs))
+    weights[np.arange(len(grown)), grown % n_outputs] = factor
 
     names = [str(name) for name in booster.feature_name()]
-    return FittedTree(
-        pool=pool.subset(grown),
-        shape=TreeShape.full(1),
-        predict_weights=weights,
-        predict_intercepts=intercepts[None, :],
-        route_weights=np.zeros((len(grown), 1)),
-        thresholds=np.zeros(1),
+    return build_tree(
+        TreeShape.full(1),
+        [Score(pool.subset(grown), weights, intercepts)],
+        [None],
         constant=constant,
         costs=as_cost_model(costs, len(names)).resolve(names),
         link=link,

@@ -1,5 +1,7 @@
 """Each system against a plain account of what it is."""
 
+from functools import partial
+
 import lightgbm
 import numpy as np
 import pytest
@@ -7,14 +9,18 @@ from scipy.special import expit
 from sklearn.base import clone
 
 import cstc.baselines._boosting
-from cstc import CostModel, CSTCClassifier, CSTCRegressor
+import cstc.baselines.cronus
+import cstc.baselines.single
+from cstc import CostModel, CSTCClassifier, CSTCRegressor, Paper
 from cstc.baselines import CEGB, L1, Cronus, EarlyExit, GreedyMiser, SingleClassifier, StageWiseRegression
-from cstc.baselines._columns import Columns
+from cstc.baselines._columns import columns_of
 from cstc.baselines.cronus import start_of_chain
 from cstc.baselines.greedy_miser import rounds_by_loss
+from cstc.boosting import Boosting, boost, trees_of
 from cstc.datasets import QUADRANT_COSTS, make_quadrants
-from cstc.tree import TreeShape
-from cstc.weak_learners import Boosting, grow
+from cstc.losses import SquaredLoss
+from cstc.model import TreeShape
+from cstc.rows import Rows
 
 PRICES = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
 COSTS = CostModel(PRICES, evaluation=1.0)
@@ -65,10 +71,13 @@ def test_stage_wise_pays_for_every_tree_and_every_feature_so_far():
 def test_rounds_known_the_ensemble_grows_on_all_rows(monkeypatch):
     X, y, _ = given()
     sizes = []
-    original = cstc.baselines._boosting._train
-    monkeypatch.setattr(
-        cstc.baselines._boosting, "_train", lambda s, part, *rest: sizes.append(len(part.y)) or original(s, part, *rest)
-    )
+    original = cstc.baselines._boosting.train_booster
+
+    def spy(boosting, rows, **options):
+        sizes.append(len(rows))
+        return original(boosting, rows, **options)
+
+    monkeypatch.setattr(cstc.baselines._boosting, "train_booster", spy)
     StageWiseRegression(**QUICK).fit(X, y)
     SingleClassifier(**QUICK).fit(X, y)
     assert sizes == [320, 400, 320]  # weights are not learned on rows that the columns know, and judged on others
@@ -77,14 +86,12 @@ def test_rounds_known_the_ensemble_grows_on_all_rows(monkeypatch):
 # -- CEGB and Greedy Miser -----------------------------------------------------------------------------------------
 
 
-def test_cegb_lazy_is_the_ensemble_of_the_default_method():
+def test_cegb_lazy_is_one_ensemble_with_lazy_prices():
     X, y, val = given()
     system = CEGB(**QUICK, cost_weight=0.01, early_stopping=None).fit(X, y, **val)
     boosting = Boosting(
-        loss_name="squared",
-        constant=np.zeros(1),
+        loss=SquaredLoss(),
         costs=system.costs_,
-        strengths=[0.01 / y.var()],
         n_rounds=15,
         depth=2,
         learning_rate=0.1,
@@ -92,8 +99,9 @@ def test_cegb_lazy_is_the_ensemble_of_the_default_method():
         random_state=0,
         n_jobs=1,
     )
-    learners = grow(boosting, X, (y - y.mean()) / y.std(), np.ones(len(y)))
-    expected = learners.pool.transform(X).sum(axis=1) * y.std() + y.mean()
+    rows = Rows(X, (y - y.mean()) / y.std(), np.ones(len(y)))
+    pool, _ = trees_of(boost(boosting, rows, cost_weight=0.01 / y.var(), penalty="lazy"), 1)
+    expected = pool.transform(X).sum(axis=1) * y.std() + y.mean()
     np.testing.assert_allclose(system.predict(X), expected, atol=1e-9)
 
 
@@ -151,8 +159,8 @@ def test_single_classifier_is_one_node_of_the_papers_tree(task):
     kind = CSTCRegressor
     if task == "classification":
         y, val["y_val"], kind = y > 0, val["y_val"] > 0, CSTCClassifier
-    options = {"method": "paper", "depth": 1, "fine_tuning": False, "solver": "joint", "tol": 1e-6}
-    node = kind(**QUICK, **options, cost_weight=0.003).fit(X, y, **val)
+    method = Paper(depth=1, fine_tuning=False, solver="joint", tol=1e-6)
+    node = kind(**QUICK, method=method, cost_weight=0.003).fit(X, y, **val)
     single = SingleClassifier(**QUICK, task=task, cost_weight=0.003).fit(X, y, **val)
     assert 0 < single.predict_cost(X).mean() < StageWiseRegression(**QUICK).fit(X, y, **val).predict_cost(X).mean()
     np.testing.assert_allclose(single.decision_function(X), node._margins(X)[:, 0], atol=0.01)
@@ -163,9 +171,9 @@ def test_lasso_fulfils_its_optimality_conditions():
     weight = 0.05
     system = L1(**QUICK, l1_weight=weight)
     setting = system._set_up(X, y, val["X_val"], val["y_val"], None, None, None, None)
-    columns = Columns.grow(setting, "boosted")
+    columns = columns_of(setting, "boosted")
     model = system.fit(X, y, **val).model_
-    phi = columns.learners.pool.transform(X) * y.std()  # in the units of y
+    phi = columns.pool.transform(X) * y.std()  # in the units of y
     gradient = 2.0 * (phi - phi.mean(axis=0)).T @ (model.predict(X) - y) / len(y)
     used = model.pool.transform(X)
     kept = [t for t in range(phi.shape[1]) if any(np.array_equal(phi[:, t] / y.std(), column) for column in used.T)]
@@ -184,6 +192,20 @@ def test_l1_of_classes_keeps_fewer_trees_when_it_weighs_more():
     assert kept[0] > kept[1] > kept[2] == 0
 
 
+def test_l1_of_classes_fulfils_its_optimality_conditions():
+    """No gradient above the weight, and the weight itself where a column is kept: l2 knows no such bound."""
+    X, y, val = given()
+    y, val["y_val"], weight = y > 0, val["y_val"] > 0, 0.13
+    system = L1(costs=COSTS, task="classification", l1_weight=weight, weak_learners="identity", random_state=0)
+    columns = columns_of(system._set_up(X, y, val["X_val"], val["y_val"], None, None, None, None), "identity").train
+    errors = expit(system.fit(X, y, **val).decision_function(X)) - y
+    gradient = columns.phi.T @ (columns.weights * errors) / columns.weights.sum()
+    kept = system.model_.pool.linear_feature[system.model_.pool.linear_feature >= 0]
+    assert 0 < len(kept) < 6
+    assert np.abs(gradient).max() <= weight * 1.001
+    np.testing.assert_allclose(np.abs(gradient[kept]), weight, rtol=1e-3)
+
+
 def test_plain_inputs_as_columns():
     X, y = make_quadrants(600, random_state=0)
     options = {"costs": QUADRANT_COSTS, "weak_learners": "identity", "random_state": 0}
@@ -200,15 +222,19 @@ def chain_problem(length=3, cost_weight=0.001):
     X, y, val = given()
     system = Cronus(**QUICK, length=length, cost_weight=cost_weight)
     setting = system._set_up(X, y, val["X_val"], val["y_val"], None, None, None, None)
-    columns = Columns.grow(setting, "boosted")
-    return columns, columns.objective(TreeShape.chain(length), cost_weight)
+    columns = columns_of(setting, "boosted")
+    weight = setting.units.standard_weight(cost_weight)
+    return columns, columns.objective(TreeShape.chain(length), weight, gate_slope=setting.units.scale)
 
 
-def test_a_cascade_of_one_stage_is_the_single_classifier():
+def test_a_cascade_of_one_stage_is_the_single_classifier(monkeypatch):
+    for module in (cstc.baselines.cronus, cstc.baselines.single):  # to the optimum, whenever SciPy would stop
+        exactly = partial(lambda solve, *given, **options: solve(*given, **options | {"tol": 1e-10}), module.solve)
+        monkeypatch.setattr(module, "solve", exactly)
     X, y, val = given()
-    chain = Cronus(**QUICK, length=1, cost_weight=0.003, max_iter=500).fit(X, y, **val)
-    single = SingleClassifier(**QUICK, cost_weight=0.003).fit(X, y, **val)
-    np.testing.assert_allclose(chain.predict(X), single.predict(X), atol=0.02)
+    chain = Cronus(**QUICK, length=1, cost_weight=0.003, max_iter=5000).fit(X, y, **val)
+    single = SingleClassifier(**QUICK, cost_weight=0.003, max_iter=5000).fit(X, y, **val)
+    np.testing.assert_allclose(chain.predict(X), single.predict(X), atol=0.002)
 
 
 @pytest.mark.parametrize("ratio", [0.2, 0.6])
@@ -217,7 +243,7 @@ def test_a_stage_passes_on_its_share_of_the_rows_at_the_start(ratio):
     parameters = start_of_chain(objective, ratio, 50)
     margins = objective.margins(parameters)[:, :, 0]
     assert np.mean(margins[:, 0] > parameters.thresholds[0]) == pytest.approx(ratio, abs=0.02)
-    reached = expit(columns.setting.y_scale * (margins[:, 0] - parameters.thresholds[0]))
+    reached = expit(columns.units.scale * (margins[:, 0] - parameters.thresholds[0]))
     passed = reached[margins[:, 1] > parameters.thresholds[1]].sum() / reached.sum()
     assert passed == pytest.approx(ratio, abs=0.05)
 

@@ -9,7 +9,7 @@ from sklearn.datasets import make_classification
 import cstc.baselines._columns
 import cstc.baselines.early_exit
 import cstc.baselines.stagewise
-from cstc import CostModel, CSTCRegressor, Frontier
+from cstc import CostModel, CSTCRegressor, Experts, Frontier
 from cstc.baselines import CEGB, L1, Cronus, EarlyExit, GreedyMiser, SingleClassifier, StageWiseRegression
 from cstc.metrics import cost_summary, ndcg
 
@@ -110,7 +110,8 @@ def test_frontier_goes_from_free_to_good(frontiers, name):
 
 def test_frontiers_are_drawn_beside_ours(frontiers):
     X, y, given = split("regression")
-    ours = Frontier(CSTCRegressor(costs=COSTS, cross_fit=2, depth=2, **QUICK), cost_weights=[0.01]).fit(X, y, **given)
+    estimator = CSTCRegressor(costs=COSTS, method=Experts(folds=2), **QUICK)
+    ours = Frontier(estimator, cost_weights=[0.01]).fit(X, y, **given)
     others = {name: frontiers(name, "regression") for name in ("stage-wise", "miser")}
     display = ours.plot(others=others, name="tree")
     assert display.names == ["tree", "stage-wise", "miser"]

@@ -11,10 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from cstc.costs import ResolvedCosts
-from cstc.model import FittedTree, Schema
-from cstc.persistence import save
-from cstc.pool import TreePool
-from cstc.tree import TreeShape
+from cstc.model import FittedTree, Schema, TreePool, TreeShape
+from cstc.model.file import save
 
 HERE = Path(__file__).parent
 

@@ -15,7 +15,7 @@ import pytest
 
 from cstc.costs import CostModel
 from cstc.serving import OnDemandPredictor, SourceFailed, extractor
-from cstc.serving.workers import WorkerPool
+from cstc.serving.sources.workers import WorkerPool
 from serving.worlds import linear_model
 
 COSTS = CostModel({"a": 1.0, "b": 2.0})
@@ -277,9 +277,9 @@ def test_a_hanging_source_does_not_keep_the_interpreter():
 import time, numpy as np
 from cstc import CostModel
 from cstc.model import FittedTree, Schema
-from cstc.pool import TreePool
+from cstc.model import TreePool
 from cstc.serving import OnDemandPredictor, extractor
-from cstc.tree import TreeShape
+from cstc.model import TreeShape
 import sys
 hang = extractor(provides=["a"], timeout=0.1)(lambda row: time.sleep(60))
 model = FittedTree(TreePool.identity(1), TreeShape.full(1), np.ones((1, 1, 1)), np.zeros((1, 1)), np.zeros((1, 1)),

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from builders import N_FEATURES, PROPERTY
 from cstc.costs import CostModel
-from cstc.model import FittedTree, Schema
-from cstc.pool import TreePool
+from cstc.model import FittedTree, Schema, TreePool, TreeShape
 from cstc.serving import (
     BudgetReached,
     DeadlineReached,
@@ -26,11 +25,10 @@ from cstc.serving import (
     OnDemandPredictor,
     Session,
     SourceFailed,
-    bits,
     extractor,
     measure_costs,
 )
-from cstc.tree import TreeShape
+from cstc.serving.walk import bits
 from serving.worlds import NAMES, TASKS, Sources, check_answer, expected_items, random_world, used_features
 
 COUNTING = {"branch": "branch", "node": "learner"}

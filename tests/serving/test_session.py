@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import N_FEATURES, PROPERTY
-from cstc import CSTCClassifier, CSTCRanker, CSTCRegressor
+from cstc import CSTCClassifier, CSTCRanker, CSTCRegressor, Paper
 from cstc.costs import CostModel
-from cstc.serving import Session, bits
+from cstc.serving import Session
+from cstc.serving.walk import bits
 from serving.worlds import NAMES, TASKS, best_prediction, check_answer, expected_items, random_world
 
 COUNTING = {"branch": "branch", "node": "learner"}
@@ -90,14 +91,15 @@ def trained():
     signal = np.nan_to_num(X[:, 0]) + 2 * (np.nan_to_num(X[:, 1]) > 0.3) * np.nan_to_num(X[:, 2])
     costs = CostModel({**{f"x{j}": 1.0 + j for j in range(6)}, "draw": 2.0}, {"x1": ["draw"], "x2": ["draw"]}, 0.01)
     options = dict(costs=costs, cost_weight=0.003, random_state=0, n_jobs=1)
-    options |= dict(depth=2, n_weak_learners=8, weak_learner_depth=2, max_iter=10)
+    options |= dict(n_weak_learners=8, weak_learner_depth=2)
+    paper = Paper(depth=2, max_iter=10)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # 10 steps are enough here
         return X, [
             CSTCRegressor(**options).fit(X, signal),
-            CSTCRegressor(method="paper", **options).fit(X, signal),
+            CSTCRegressor(method=paper, **options).fit(X, signal),
             CSTCClassifier(**options).fit(X, signal > 0.5),
-            CSTCClassifier(method="paper", **options).fit(X, np.digitize(signal, [-0.5, 0.8])),
+            CSTCClassifier(method=paper, **options).fit(X, np.digitize(signal, [-0.5, 0.8])),
             CSTCRanker(**options).fit(X, np.clip(np.round(signal + 1), 0, 4), qid=np.repeat(np.arange(24), 10)),
         ]
 

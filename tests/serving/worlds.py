@@ -5,10 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from builders import CATEGORICAL, N_CATEGORIES, N_FEATURES, random_model, random_shape, random_table
-from cstc.model import FittedTree, Schema
-from cstc.pool import TreePool
+from cstc.model import FittedTree, Schema, TreePool, TreeShape
 from cstc.serving import extractor
-from cstc.tree import TreeShape
 
 TASKS = {
     "regression": ("identity", 1, None),

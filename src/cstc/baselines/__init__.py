@@ -1,6 +1,6 @@
 """The systems that the paper compares with, and LightGBM's CEGB, with one face.
 
-Each has `fit`, `predict`, `predict_cost` (both countings) and `frontier`, which gives its models from cheap to dear.
+Each has `fit`, `predict`, `predict_cost` (both countings) and `frontier`, which gives its models, cheapest first.
 All boost with LightGBM at the same settings as CSTC, choose their hyper-parameters on validation rows, and count
 cost in the same place, `cstc.model`.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,12 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import _check_n_features, check_is_fitted
 
-from ..costs import as_cost_model
 from ..estimators._base import CSTCBase
-from ..estimators._labels import check_queries
 from ..estimators._parameters import check_parameters
-from ..frontier._path import Rows, hold_out
+from ..frontier._parts import part_rows, with_checked_weights
 from ..metrics import ndcg
 from ..model import FittedTree
+from ..rows import Rows, check_queries
 from ._frontier import SystemFrontier, frontier_of
 from ._setting import TASKS, Setting, set_up
 
@@ -128,16 +128,20 @@ class Baseline(BaseEstimator):
         face = self._new_face()
         if qid is not None and not face._needs_queries:
             raise ValueError(f"qid is given, and task={self.task!r} has no use for it; leave it out, or task='ranking'")
-        return set_up(face, X, y, X_val, y_val, sample_weight, sample_weight_val, qid, qid_val)
+        given = X, y, X_val, y_val, sample_weight, sample_weight_val, qid, qid_val
+        return set_up(face, self.validation_fraction, *given)
 
     def _new_face(self) -> CSTCBase:
         if self.task not in TASKS:
             raise ValueError(f"task is {self.task!r}; it must be one of {tuple(TASKS)}")
         names = ["costs", "n_weak_learners", "weak_learner_depth", "learning_rate", "early_stopping"]
-        names += ["validation_fraction", "random_state", "n_jobs"]
+        names += ["random_state", "n_jobs"]
         names += ["weak_learners"] if hasattr(self, "weak_learners") else []
         face = TASKS[self.task](**{name: getattr(self, name) for name in names})
         check_parameters(face)
+        fraction = self.validation_fraction
+        if not isinstance(fraction, Real) or not 0 < float(fraction) < 1:
+            raise ValueError(f"validation_fraction is {fraction!r}; it must be above 0 and below 1")
         return face
 
     def _become(self, setting: Setting, shared: Any):
@@ -169,7 +173,7 @@ class Baseline(BaseEstimator):
         quality=None,
         verbose=0,
     ) -> SystemFrontier:
-        """Models from cheap to dear, which share one boosted ensemble where the system allows it.
+        """Models from cheap to expensive, which share one boosted ensemble where the system allows it.
 
         Parameters
         ----------
@@ -195,15 +199,17 @@ class Baseline(BaseEstimator):
         values = None if values is None else self._checked_values(values)
         checker = self._new_face()
         # all errors of the rows come first; weights are checked below, since rows without weight leave a sample
-        sample = set_up(checker, X, y, X_val, y_val, None, None, qid, qid_val)
+        sample = set_up(checker, self.validation_fraction, X, y, X_val, y_val, None, None, qid, qid_val)
         whole = sample.train if sample.everything is None else sample.everything
-        given = Rows(X, y, sample_weight, qid).with_checked_weights(whole.X)
+        given = with_checked_weights(Rows(X, y, sample_weight, qid), whole.X)
         if X_val is not None:
-            chosen_by = Rows(X_val, y_val, sample_weight_val, qid_val).with_checked_weights(sample.validation.X)
+            chosen_by = with_checked_weights(Rows(X_val, y_val, sample_weight_val, qid_val), sample.validation.X)
         elif sample_weight_val is not None:
             raise ValueError("sample_weight_val belongs to X_val and y_val, which are missing")
         else:
-            given, chosen_by = hold_out(checker, whole, given, sample.seed, needs_classes=quality is None)
+            given, chosen_by = part_rows(
+                checker, whole, given, self.validation_fraction, sample.seed, needs_classes=quality is None
+            )
         if chosen_by.weights is not None and not chosen_by.weights.sum() > 0:
             raise ValueError("all validation rows have weight zero; at least one must count")
         setting = self._set_up(given.X, given.y, None, None, given.weights, None, given.qid, None)
@@ -282,7 +288,7 @@ class Baseline(BaseEstimator):
         check_is_fitted(self)
         other = copy.copy(self)
         other.costs = costs
-        other.costs_ = as_cost_model(costs, self.n_features_in_).resolve(self.model_.schema.feature_names)
+        other.costs_ = self._face._resolve_costs(costs)
         other.model_ = self.model_.with_costs(other.costs_)
         # the training rows are gone: predict_cost gives the mean for any rows at hand
         other.__dict__.pop("mean_cost_", None)

@@ -1,4 +1,4 @@
-"""The models of one system from cheap to dear, judged as `cstc.Frontier` judges ours."""
+"""The models of one system from cheap to expensive, judged as `cstc.Frontier` judges ours."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
 
-import numpy as np
-
 from ..frontier import FrontierTable
 from ..frontier._choice import Choice
-from ..frontier._path import Point, Rows, not_dominated, search
-from ..metrics import cost_summary
-from ..plotting._quality import Quality, quality_of
+from ..frontier._fits import Point, judged_point
+from ..frontier._grid import not_dominated, search
+from ..metrics import Quality, quality_of
+from ..rows import Rows
 
 __all__ = ["SystemFrontier", "frontier_of"]
 
 
 class SystemFrontier(Choice):
-    """Models of one system, cheap to dear, no dominated ones (by validation data).
+    """Models of one system, cheap to expensive, no dominated ones (by validation data).
 
     Attributes
     ----------
@@ -46,6 +45,12 @@ class SystemFrontier(Choice):
         self.tried_models_ = [point.model for point in points]
         self.quality_name_ = quality_name
 
+    def __repr__(self) -> str:
+        return self._summary()
+
+    def _repr_html_(self) -> str:
+        return self.table_._repr_html_()
+
 
 @dataclass(eq=False)
 class _Models:
@@ -69,20 +74,12 @@ class _Models:
 
     def _judge(self, model: Any, value: Any) -> Point:
         rows = self.validation
-        cost = cost_summary(model.predict_cost(rows.X, qid=rows.qid), rows.weights)
-        quality = self.quality(model, rows, None)
-        if not np.isfinite(quality):
-            raise ValueError(f"the quality of the model with {self.system._varied}={value!r} is {quality}")
-        row = {self.system._varied: value} | {f"{name}_cost": number for name, number in cost.items()}
-        items = int(model.model_.terminal_items().any(axis=0).sum())
-        return Point(model, row | {"quality": quality, "nodes": model.model_.shape.n_nodes, "items": items})
+        costs = model.predict_cost(rows.X, qid=rows.qid)
+        return judged_point(model, self.system._varied, value, costs, self.quality(model, rows, None), rows)
 
     def risk(self) -> float:
         """Mean risk of the constant prediction on the training rows, in the units of the target."""
-        setting, rows = self.setting, self.setting.train
-        margins = np.tile(setting.constant, (len(rows.y), 1))
-        values = setting.loss.value_and_derivative(margins, rows.y)[0]
-        return float(np.average(values, weights=rows.weights)) * setting.y_scale**2
+        return self.setting.units.risk(self.setting.constant_risk)
 
 
 def frontier_of(

@@ -7,14 +7,14 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from ..hard_tree import HardTree, Rows
-from ..model import FittedTree
-from ..objective import NodeParameters, TreeObjective
-from ..pruning import prune
-from ..solver import SMALLEST_SHARE, node_problem, solve
-from ..tree import TreeShape
+from ..model import FittedTree, TreeShape
+from ..paper.features import Columns, Seen
+from ..paper.hard_tree import HardTree
+from ..paper.objective import NodeParameters, TreeObjective
+from ..paper.pruning import prune
+from ..paper.solver import SMALLEST_SHARE, node_problem, solve
 from ._base import COMMON, Baseline
-from ._columns import Columns, check_weak_learners
+from ._columns import check_weak_learners, columns_of, hard_tree, judge
 from ._setting import Setting
 from .cegb import check_cost_weight
 from .single import check_steps
@@ -109,19 +109,20 @@ class Cronus(Baseline):
             raise ValueError(f"keep_ratios is {ratios!r}; give a list of numbers above 0 and below 1")
 
     def _share(self, setting: Setting) -> Columns:
-        return Columns.grow(setting, self.weak_learners)
+        return columns_of(setting, self.weak_learners)
 
     def _fit_model(self, setting: Setting, shared: Columns) -> FittedTree:
         shape = TreeShape.chain(self.length)
-        objective = shared.objective(shape, self.cost_weight, FixedThresholds)
-        judge = shared.judge(self.cost_weight)
+        weight, slope = setting.units.standard_weight(self.cost_weight), setting.units.scale
+        objective = shared.objective(shape, weight, gate_slope=slope, kind=FixedThresholds)
+        judged = judge(shared, self.cost_weight)
         found: dict[float, HardTree] = {}
         for ratio in self.keep_ratios if self.length > 1 else self.keep_ratios[:1]:
             start = start_of_chain(objective, float(ratio), self.max_iter)
             solution = solve(objective, start, max_iter=self.max_iter, tol=1e-5)
-            cascade = shared.exact(shape, solution.parameters, self.cost_weight)
-            found[float(ratio)] = prune(_keeping(cascade, shared.train, float(ratio)), judge)
-        self.keep_ratio_ = min(found, key=lambda ratio: judge(found[ratio]))
+            cascade = hard_tree(shared, shape, solution.parameters, self.cost_weight)
+            found[float(ratio)] = prune(_keeping(cascade, shared.train, float(ratio)), judged)
+        self.keep_ratio_ = min(found, key=lambda ratio: judged(found[ratio]))
         return shared.to_model(found[self.keep_ratio_])
 
 
@@ -133,10 +134,10 @@ class FixedThresholds(TreeObjective):
         return value, replace(gradient, thresholds=np.zeros_like(gradient.thresholds))
 
 
-def _keeping(cascade: HardTree, rows: Rows, keep_ratio: float) -> HardTree:
+def _keeping(cascade: HardTree, rows: Seen, keep_ratio: float) -> HardTree:
     """The same cascade with every threshold where hard routing keeps the ratio of the rows that reach the stage."""
     thresholds = cascade.thresholds.copy()
-    here = np.arange(len(rows.y))
+    here = np.arange(len(rows.rows))
     for stage in np.flatnonzero(~cascade.shape.is_leaf):
         if not len(here):
             break

@@ -7,8 +7,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from ..model import FittedTree
-from ..pool import TreePool
+from ..model import FittedTree, TreePool
 from ._base import COMMON, Baseline
 from ._boosting import boost
 from ._setting import Setting

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..model import FittedTree
-from ..pool import TreePool
+from ..model import FittedTree, TreePool
 from ._base import COMMON, Baseline
 from ._boosting import boost, sums_of_trees
 from ._setting import Setting
@@ -96,11 +95,8 @@ def rounds_by_loss(setting: Setting, pool: TreePool, cost_weight: float) -> int:
     """The number of trees with the least risk + cost_weight * cost on the validation rows."""
     rows = setting.validation
     sums = sums_of_trees(pool, rows.X) + setting.constant[0]
-    risks = [
-        np.average(setting.loss.value_and_derivative(column[:, None], rows.y)[0], weights=rows.weights)
-        for column in sums.T
-    ]
+    risks = np.array([setting.loss.risk(column[:, None], rows.y, rows.weights) for column in sums.T])
     items = np.zeros((pool.n_learners + 1, setting.costs.n_items), dtype=bool)
     items[1:] = np.logical_or.accumulate(pool.learner_uses(setting.costs.feature_items), axis=0)
-    costs = items @ setting.costs.prices + setting.costs.evaluation * np.arange(len(items))
-    return int(np.argmin(np.array(risks) + cost_weight / setting.y_scale**2 * costs))
+    costs = setting.costs.charge(items, np.arange(len(items)))
+    return int(np.argmin(risks + setting.units.standard_weight(cost_weight) * costs))

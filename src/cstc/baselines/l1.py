@@ -9,14 +9,17 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Lasso, LogisticRegression
 
 from ..model import FittedTree
+from ..paper.features import Columns
 from ._base import COMMON, Baseline
-from ._columns import Columns, check_weak_learners
+from ._columns import check_weak_learners, columns_of
 from ._setting import Setting
 from .cegb import check_cost_weight
 
 __all__ = ["L1"]
 
 SMALLEST = 1e-3  # of the weight at which nothing is left: the other end of the frontier
+# scikit-learn 1.8 deprecates `penalty`; versions before it ignore `l1_ratio` alone and fit l2
+L1_PENALTY = {"penalty": "l1"} if LogisticRegression().penalty == "l2" else {"l1_ratio": 1.0}
 
 
 class L1(Baseline):
@@ -84,35 +87,35 @@ class L1(Baseline):
         check_cost_weight(self.l1_weight, "l1_weight")
 
     def _share(self, setting: Setting) -> Columns:
-        return Columns.grow(setting, self.weak_learners)
+        return columns_of(setting, self.weak_learners)
 
     def _fit_model(self, setting: Setting, shared: Columns) -> FittedTree:
-        rows, weight = shared.train, shared.in_standard_units(self.l1_weight)
-        if not shared.learners.n_columns:
-            return setting.weighted(shared.learners.pool, np.zeros(0), float(setting.constant[0]))
-        if setting.loss.name == "squared":
+        rows, weight = shared.train, setting.units.standard_weight(self.l1_weight)
+        if not shared.n_columns:
+            return setting.weighted(shared.pool, np.zeros(0), float(setting.constant[0]))
+        if not setting.loss.has_classes:
             # Lasso halves the mean of the squares, and takes no penalty of exactly zero
             solver = Lasso(alpha=max(weight, 1e-12) / 2.0, max_iter=5000, tol=1e-5)
         else:
             # LogisticRegression sums the risk; its C is the weight of the risk
             strength = 1.0 / (max(weight, 1e-9) * rows.weights.sum())
             solver = LogisticRegression(
-                l1_ratio=1.0, C=strength, solver="liblinear", intercept_scaling=100.0, max_iter=1000, random_state=0
+                **L1_PENALTY, C=strength, solver="liblinear", intercept_scaling=100.0, max_iter=1000, random_state=0
             )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # its end is far below what a choice by quality sees
             solver.fit(rows.phi, rows.y, sample_weight=rows.weights)
         weights = np.ravel(solver.coef_) / shared.scale
         return setting.weighted(
-            shared.learners.pool, weights, float(np.ravel(solver.intercept_)[0]) - float(shared.offset @ weights)
+            shared.pool, weights, float(np.ravel(solver.intercept_)[0]) - float(shared.offset @ weights)
         )
 
     def _values(self, setting: Setting, shared: Columns, n_points: int):
         rows = shared.train
-        if not shared.learners.n_columns:
+        if not shared.n_columns:
             return [self.l1_weight]
         # the gradient of the risk at the constant prediction: above its largest entry all weights are zero
-        margins = np.tile(setting.constant, (len(rows.y), 1))
+        margins = np.tile(setting.constant, (len(rows.rows), 1))
         by_margin = setting.loss.value_and_derivative(margins, rows.y)[1][:, 0] * rows.weights / rows.weights.sum()
-        most = float(np.abs(rows.phi.T @ by_margin).max()) * setting.y_scale**2
+        most = setting.units.risk(float(np.abs(rows.phi.T @ by_margin).max()))
         return [float(value) for value in most * np.geomspace(1.01, SMALLEST, n_points)]

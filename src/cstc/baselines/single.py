@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from numbers import Integral
 
-from ..model import FittedTree
-from ..objective import NodeParameters
-from ..solver import solve
-from ..tree import TreeShape
+from ..model import FittedTree, TreeShape
+from ..paper.features import Columns
+from ..paper.objective import NodeParameters
+from ..paper.solver import solve
 from ._base import COMMON, Baseline
-from ._columns import Columns, check_weak_learners
+from ._columns import check_weak_learners, columns_of, hard_tree
 from ._setting import Setting
 from .cegb import check_cost_weight
 
@@ -79,15 +79,15 @@ class SingleClassifier(Baseline):
         check_steps(self.max_iter)
 
     def _share(self, setting: Setting) -> Columns:
-        return Columns.grow(setting, self.weak_learners)
+        return columns_of(setting, self.weak_learners)
 
     def _fit_model(self, setting: Setting, shared: Columns) -> FittedTree:
-        shape = TreeShape.full(1)
-        objective = shared.objective(shape, self.cost_weight)
-        start = NodeParameters.zeros(shared.learners.n_columns, 1, 1)
+        shape, units = TreeShape.full(1), setting.units
+        objective = shared.objective(shape, units.standard_weight(self.cost_weight), gate_slope=units.scale)
+        start = NodeParameters.zeros(shared.n_columns, 1, 1)
         start.intercepts[0] = setting.constant
         solution = solve(objective, start, max_iter=self.max_iter, tol=1e-6)
-        return shared.to_model(shared.exact(shape, solution.parameters, self.cost_weight))
+        return shared.to_model(hard_tree(shared, shape, solution.parameters, self.cost_weight))
 
 
 def check_steps(max_iter) -> None:

@@ -1,4 +1,4 @@
-"""Synthetic web search with Yahoo's prices: documents of several kinds, each with dear features of its own."""
+"""Synthetic web search with Yahoo's prices: documents of several kinds, each with expensive features of its own."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Family:
 #: Families in the order of price.  Kinds: "cue", one type against the others; "match", how well a document
 #: fits its query, on which every type depends; "query", the same for all documents of a query; "part", one part of
 #: a type's own relevance; "whole", all its parts together; "authority", on which every type depends; "echo", a
-#: noisy copy of a feature that is not dearer; "noise", nothing.  Of cues, parts and wholes, `count` goes by type
+#: noisy copy of a feature that costs no more; "noise", nothing.  Of cues, parts and wholes, `count` goes by type
 #: (and by part).
 FAMILIES = (
     _Family("cue", 1, 2, 0.6),
@@ -128,10 +128,10 @@ def make_yahoo_like(
     - Features of price 1 and 5 tell the type well, and match and query faintly.  20 buys the match more clearly.
     - Each type has features of its own for its four parts: eight faint ones of 20, four clear ones of 50, and two for
       all parts together, of 100 and 150.  In documents of other types they have the same distribution and mean
-      nothing.  So a document needs the few dear features of its type, and a model for all documents at once those
+      nothing.  So a document needs the few expensive features of its type, and a model for all documents at once those
       of six types.  The higher a type, the more depends on them.
     - The one feature of 200 shows authority, for all types.
-    - Most other features are noisy copies of those that are not dearer, or noise in correlated blocks.
+    - Most other features are noisy copies of those that cost no more, or noise in correlated blocks.
 
     Parameters
     ----------

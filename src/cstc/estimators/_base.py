@@ -10,7 +10,6 @@ from numbers import Integral
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import (
     _check_feature_names,
@@ -22,13 +21,17 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from ..costs import ResolvedCosts, as_cost_model
-from ..frames import categories_of, encode, is_frame
+from ..boosting import Boosting
+from ..costs import ResolvedCosts, as_cost_model, is_number
+from ..losses import Loss
+from ..method import CandidateRow, Method, Problem, Trained
 from ..model import FittedTree, Schema
-from ..objective import NodeParameters
-from ..persistence import save
-from ..training import Sample, Settings, Trained, train
-from ._labels import check_queries
+from ..model.file import save
+from ..model.schema import encode, refuse_one_row
+from ..paper.objective import NodeParameters
+from ..rows import Rows, check_queries
+from ..tables import categories_of, is_frame
+from ._methods import explain_unknown, method_of
 from ._parameters import check_parameters
 
 __all__ = ["CSTCBase"]
@@ -42,109 +45,134 @@ class CSTCBase(BaseEstimator):
 
     _needs_queries = False
     _categories: dict[str, list]
+    _column_numbers: list[int] | None = None  # the own names of a table's columns where they are numbers
 
     def __init__(
         self,
         *,
         costs=None,
         cost_weight=0.01,
-        l1_weight=0.0,
         method="auto",
-        depth=3,
-        max_nodes=10,
         weak_learners="boosted",
         n_weak_learners=200,
         weak_learner_depth=4,
         learning_rate=0.1,
         early_stopping=20,
-        cost_strengths=None,
-        cross_fit=None,
-        solver=None,
-        max_iter=1000,
-        tol=1e-5,
-        pruning=True,
-        fine_tuning=True,
-        validation_fraction=0.2,
         categorical_features=None,
-        dtype="float64",
         random_state=None,
         n_jobs=None,
         verbose=0,
     ):
         self.costs = costs
         self.cost_weight = cost_weight
-        self.l1_weight = l1_weight
         self.method = method
-        self.depth = depth
-        self.max_nodes = max_nodes
         self.weak_learners = weak_learners
         self.n_weak_learners = n_weak_learners
         self.weak_learner_depth = weak_learner_depth
         self.learning_rate = learning_rate
         self.early_stopping = early_stopping
-        self.cost_strengths = cost_strengths
-        self.cross_fit = cross_fit
-        self.solver = solver
-        self.max_iter = max_iter
-        self.tol = tol
-        self.pruning = pruning
-        self.fine_tuning = fine_tuning
-        self.validation_fraction = validation_fraction
         self.categorical_features = categorical_features
-        self.dtype = dtype
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
 
+    def set_params(self, **params):
+        """Set parameters, those of the method as ``method__name``.
+
+        Returns
+        -------
+        self
+        """
+        valid = self.get_params(deep=False)
+        method = params.get("method", self.method)
+        for name in params:
+            unknown = name not in valid and (name.partition("__")[0] != "method" or not isinstance(method, Method))
+            explained = explain_unknown(name, method) if unknown else None
+            if explained is not None:
+                raise ValueError(explained)
+        return super().set_params(**params)
+
     # -- fitting ---------------------------------------------------------------------------------------------
 
     def _fit(
-        self, X, y, X_val, y_val, sample_weight, sample_weight_val, qid=None, qid_val=None, ensembles=None, start=None
+        self, X, y, X_val, y_val, sample_weight, sample_weight_val, qid=None, qid_val=None, shared=None, start=None
     ):
+        """Validate, hand over to the method, keep what it returns.
+
+        `shared` is kept by a frontier for fits to the same rows, `start` is the solution of one of them.
+        """
         check_parameters(self)
-        X, y, weights, qid = self._check_sample(X, y, sample_weight, qid, reset=True)
+        method = self._resolved_method()
+        rows = self._check_rows(X, y, sample_weight, qid, reset=True)
         names = self._feature_names()
-        self.costs_ = as_cost_model(self.costs, len(names)).resolve(names)
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        sample = Sample(X, y, weights, qid)
+        self.costs_ = self._resolve_costs(self.costs)
         validation = self._check_validation(X_val, y_val, sample_weight_val, qid_val)
-        held_out = np.zeros(len(y), dtype=bool)
-        settings = self._settings(names, seed)
-        if settings.method == "experts":
-            if len(y) < settings.cross_fit:
-                raise ValueError(
-                    f"{len(y)} training rows are fewer than the {settings.cross_fit} folds of the experts; "
-                    "give more rows, or a smaller cross_fit"
-                )
-        else:
-            if validation is None:
-                held_out[self._hold_out(sample, seed)] = True
-            n_nodes = min(2**settings.depth - 1, settings.max_nodes or 2**settings.depth)
-            n_rows = int((~held_out).sum())
-            if n_rows < n_nodes:
-                raise ValueError(
-                    f"{n_rows} training rows are fewer than the {n_nodes} nodes of the tree; "
-                    "give more rows, or a smaller depth or max_nodes"
-                )
-        self._check_codes(X, names, settings.categorical)
-        schema = Schema(names, dict(self._categories), np.isnan(X).any(axis=0), getattr(self, "classes_", None))
-        trained = train(
-            sample, validation, held_out, self._loss(), self.costs_, schema, settings, self._report, ensembles, start
+        if validation is not None and not method.uses_validation:
+            raise ValueError(
+                f"X_val and y_val are given, and {type(method).__name__} has no use for them: it is cross-fitted. Give "
+                "these rows to fit too, or let a Frontier choose with them, or take method='paper'"
+            )
+        categorical = self._categorical_columns(names)
+        self._check_codes(rows.X, names, categorical)
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        loss = self._loss()
+        trained = method.train(
+            Problem(
+                rows=rows,
+                validation=validation,
+                loss=loss,
+                costs=self.costs_,
+                schema=self._schema(rows),
+                cost_weight=float(self.cost_weight),
+                weak_learners=self.weak_learners,
+                boosting=self._boosting(loss, self.costs_, categorical, seed),
+                random_state=seed,
+                report=self._report,
+                shared={} if shared is None else shared,
+                start=start,
+            )
         )
         self._take(trained)
-        # weights of rows are numbers of rows; weights of classes say what errors matter, and change no bill
-        rows = sample.weights / self._class_weights(sample.y)
-        at = np.flatnonzero(rows)
-        at = at[np.linspace(0, len(at) - 1, min(len(at), MEAN_COST_ROWS)).round().astype(int)]
-        self.mean_cost_ = float(np.average(self.model_.predict_cost(X[at]), weights=rows[at]))
+        self.mean_cost_ = self._mean_cost(rows)
         if not trained.converged:
             warnings.warn(
-                f"the loss still fell after max_iter={self.max_iter} steps; "
-                f"a larger max_iter, or a tol above {self.tol:g}, ends this",
+                f"the loss still fell after max_iter={method.max_iter} steps; "
+                f"a larger max_iter of the method, or a tol above {method.tol:g}, ends this",
                 ConvergenceWarning,
                 stacklevel=3,
             )
         return self
+
+    def _resolve_costs(self, costs) -> ResolvedCosts:
+        names = self._feature_names()
+        return as_cost_model(costs, len(names)).resolve(names, self._column_numbers)
+
+    def _resolved_method(self) -> Method:
+        return method_of(self.method, self.weak_learners)
+
+    def _boosting(self, loss: Loss, costs: ResolvedCosts, categorical: tuple[int, ...], seed: int) -> Boosting:
+        return Boosting(
+            loss=loss,
+            costs=costs,
+            n_rounds=self.n_weak_learners,
+            depth=self.weak_learner_depth,
+            learning_rate=self.learning_rate,
+            early_stopping=self.early_stopping,
+            categorical=categorical,
+            random_state=seed,
+            n_jobs=None if self.n_jobs is None or self.n_jobs < 0 else self.n_jobs,
+        )
+
+    def _schema(self, rows: Rows) -> Schema:
+        may_miss = np.isnan(rows.X).any(axis=0)
+        return Schema(self._feature_names(), dict(self._categories), may_miss, getattr(self, "classes_", None))
+
+    def _mean_cost(self, rows: Rows) -> float:
+        """Weights of rows are numbers of rows; weights of classes say what errors matter, and change no bill."""
+        weights = rows.weights / self._class_weights(rows.y)
+        at = np.flatnonzero(weights)
+        at = at[np.linspace(0, len(at) - 1, min(len(at), MEAN_COST_ROWS)).round().astype(int)]
+        return float(np.average(self.model_.predict_cost(rows.X[at]), weights=weights[at]))
 
     def _take(self, trained: Trained) -> None:
         self.model_: FittedTree = trained.model
@@ -152,15 +180,18 @@ class CSTCBase(BaseEstimator):
         self.n_iter_ = sum(len(stage) - 1 for stage in trained.loss_history)
         self._reached = trained.reached
         self._solution = trained.solution
+        self.candidates_ = list(trained.candidates)
         self.expected_cost_ = float(trained.reached @ trained.model.terminal_costs())
 
     def _state(self) -> dict:
         """All that a fitted estimator has beside its model, for JSON; `_restore` takes it."""
         return {
             "feature_names_in": list(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None,
+            "column_numbers": self._column_numbers,
             "loss_history": [stage.tolist() for stage in self.loss_history_],
             "reached": self._reached.tolist(),
             "mean_cost": self.mean_cost_,
+            "candidates": [list(candidate) for candidate in self.candidates_],
             "solution": None if self._solution is None else {k: v.tolist() for k, v in vars(self._solution).items()},
         }
 
@@ -168,33 +199,35 @@ class CSTCBase(BaseEstimator):
         """Become the fitted estimator that `model` and `state` came from."""
         history = [np.array(stage, dtype=float) for stage in state["loss_history"]]
         solution = state["solution"] and NodeParameters(**{k: np.array(v) for k, v in state["solution"].items()})
-        self._take(Trained(model, history, True, np.array(state["reached"]), solution))
+        candidates = [CandidateRow(*row) for row in state["candidates"]]
+        self._take(Trained(model, history, True, np.array(state["reached"]), solution, candidates))
         self.costs_ = model.costs
         self.mean_cost_ = state["mean_cost"]
         self.n_features_in_ = len(model.schema.feature_names)
         self._categories = dict(model.schema.categories)
+        self._column_numbers = state["column_numbers"]
         if state["feature_names_in"] is not None:
             self.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
         if model.schema.classes is not None:
             self.classes_ = model.schema.classes
         return self
 
-    def _check_sample(self, X, y, sample_weight, qid, *, reset):
+    def _check_rows(self, X, y, sample_weight, qid, *, reset) -> Rows:
         X = self._check_X(X, reset=reset)
         y = self._check_y(y, reset=reset)
         check_consistent_length(X, y)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         weights = weights * self._class_weights(y)
         if not weights.sum() > 0:
-            raise ValueError("all sample weights are zero; at least one row must count")
+            raise ValueError("all sample weights are zero; at least one non-zero weight is needed")
         if self._needs_queries:
             qid = check_queries(qid, y, "qid" if reset else "qid_val")
+        rows = Rows(X, y, weights, qid)
         if (weights == 0).any():  # a row without weight is a row that is not there
-            at = np.flatnonzero(weights)
-            X, y, weights, qid = X[at], y[at], weights[at], None if qid is None else qid[at]
+            rows = rows.take(np.flatnonzero(weights))
             if reset:
-                self._check_weighted(y)
-        return X, y, weights, qid
+                self._check_weighted(rows.y)
+        return rows
 
     def _check_weighted(self, y):
         """What must hold of the rows that are left when those without weight are gone."""
@@ -203,8 +236,10 @@ class CSTCBase(BaseEstimator):
         return 1.0
 
     def _check_X(self, X, *, reset):
+        refuse_one_row(X)
         if reset:
             self._categories = categories_of(X)
+            self._column_numbers = _column_numbers(X)
         checks = {
             "dtype": np.float64,
             "ensure_all_finite": "allow-nan" if self.weak_learners == "boosted" else True,
@@ -223,59 +258,15 @@ class CSTCBase(BaseEstimator):
             return [str(name) for name in self.feature_names_in_]
         return [f"x{j}" for j in range(self.n_features_in_)]
 
-    def _check_validation(self, X_val, y_val, sample_weight_val, qid_val) -> Sample | None:
+    def _check_validation(self, X_val, y_val, sample_weight_val, qid_val) -> Rows | None:
         if (X_val is None) != (y_val is None):
             missing = "y_val" if y_val is None else "X_val"
             raise ValueError(f"validation data needs both X_val and y_val; {missing} is missing")
         if X_val is not None:
-            return Sample(*self._check_sample(X_val, y_val, sample_weight_val, qid_val, reset=False))
+            return self._check_rows(X_val, y_val, sample_weight_val, qid_val, reset=False)
         if sample_weight_val is not None or qid_val is not None:
             raise ValueError("sample_weight_val and qid_val belong to X_val and y_val, which are missing")
         return None
-
-    def _hold_out(self, sample: Sample, seed: int) -> np.ndarray:
-        """The rows that judge the tree when no validation data is given."""
-        rows = np.arange(len(sample.y))
-        return train_test_split(
-            rows, test_size=self.validation_fraction, random_state=seed, stratify=self._strata(sample.y)
-        )[1]
-
-    def _strata(self, y: np.ndarray) -> np.ndarray | None:
-        return None
-
-    def _settings(self, names: list[str], seed: int) -> Settings:
-        method = self.method
-        if method == "auto":
-            method = "experts" if self.weak_learners == "boosted" else "refined"
-        paper = method == "paper"
-        strengths = (
-            self.cost_strengths if self.cost_strengths is not None else ((0.0,) if paper else (64.0, 16.0, 4.0, 1.0))
-        )
-        cross_fit = self.cross_fit if self.cross_fit is not None else {"paper": 0, "refined": 3, "experts": 5}[method]
-        jobs = None if self.n_jobs is None or self.n_jobs < 0 else self.n_jobs
-        return Settings(
-            cost_weight=float(self.cost_weight),
-            l1_weight=float(self.l1_weight),
-            method=method,
-            depth=self.depth,
-            max_nodes=self.max_nodes,
-            weak_learners=self.weak_learners,
-            n_weak_learners=self.n_weak_learners,
-            weak_learner_depth=self.weak_learner_depth,
-            learning_rate=self.learning_rate,
-            early_stopping=self.early_stopping,
-            cost_strengths=tuple(strengths),
-            cross_fit=int(cross_fit),
-            solver=self.solver or ("cyclic" if paper else "joint"),
-            max_iter=self.max_iter,
-            tol=self.tol,
-            pruning=self.pruning,
-            fine_tuning=self.fine_tuning,
-            dtype=np.dtype(self.dtype).type,
-            categorical=self._categorical_columns(names),
-            random_state=seed,
-            n_jobs=jobs,
-        )
 
     def _categorical_columns(self, names: list[str]) -> tuple[int, ...]:
         columns = {names.index(name) for name in self._categories}
@@ -348,7 +339,7 @@ class CSTCBase(BaseEstimator):
         Takes what the parameter `costs` takes; the model predicts as before and counts with the new prices.
         """
         check_is_fitted(self)
-        resolved: ResolvedCosts = as_cost_model(costs, self.n_features_in_).resolve(self._feature_names())
+        resolved = self._resolve_costs(costs)
         other = copy.copy(self)
         other.costs = costs
         other.costs_ = resolved
@@ -357,6 +348,21 @@ class CSTCBase(BaseEstimator):
         # the training rows are gone: predict_cost gives the mean for any rows at hand
         other.__dict__.pop("mean_cost_", None)
         return other
+
+    # -- showing ---------------------------------------------------------------------------------------------
+
+    def _repr_html_inner(self) -> str:
+        return super()._repr_html_inner() + self._sketch()
+
+    def _repr_mimebundle_(self, **kwargs) -> dict:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:  # not where scikit-learn is told to show text
+            bundle["text/html"] += self._sketch()
+        return bundle
+
+    def _sketch(self) -> str:
+        """The tree of a fitted estimator, below scikit-learn's own diagram in notebooks."""
+        return self.model_._repr_html_() if hasattr(self, "model_") else ""
 
     def save(self, path) -> None:
         """Write the fitted model into one file; `cstc.load` reads it without scikit-learn and LightGBM."""
@@ -367,3 +373,8 @@ class CSTCBase(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.weak_learners == "boosted"
         return tags
+
+
+def _column_numbers(X) -> list[int] | None:
+    names = list(getattr(X, "columns", [])) if is_frame(X) else []
+    return [int(name) for name in names] if names and all(map(is_number, names)) else None

@@ -46,25 +46,13 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
         *,
         costs=None,
         cost_weight=0.01,
-        l1_weight=0.0,
         method="auto",
-        depth=3,
-        max_nodes=10,
         weak_learners="boosted",
         n_weak_learners=200,
         weak_learner_depth=4,
         learning_rate=0.1,
         early_stopping=20,
-        cost_strengths=None,
-        cross_fit=None,
-        solver=None,
-        max_iter=1000,
-        tol=1e-5,
-        pruning=True,
-        fine_tuning=True,
-        validation_fraction=0.2,
         categorical_features=None,
-        dtype="float64",
         class_weight=None,
         random_state=None,
         n_jobs=None,
@@ -73,25 +61,13 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
         super().__init__(
             costs=costs,
             cost_weight=cost_weight,
-            l1_weight=l1_weight,
             method=method,
-            depth=depth,
-            max_nodes=max_nodes,
             weak_learners=weak_learners,
             n_weak_learners=n_weak_learners,
             weak_learner_depth=weak_learner_depth,
             learning_rate=learning_rate,
             early_stopping=early_stopping,
-            cost_strengths=cost_strengths,
-            cross_fit=cross_fit,
-            solver=solver,
-            max_iter=max_iter,
-            tol=tol,
-            pruning=pruning,
-            fine_tuning=fine_tuning,
-            validation_fraction=validation_fraction,
             categorical_features=categorical_features,
-            dtype=dtype,
             random_state=random_state,
             n_jobs=n_jobs,
             verbose=verbose,
@@ -107,8 +83,8 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
         y : array-like of shape (n,)
             Two or more classes.
         X_val, y_val : like X and y, optional
-            Validation data for pruning and fine-tuning; a part of X is held out otherwise.  Experts, the default with
-            boosted trees, are cross-fitted instead and never see it.
+            Validation data, which `Paper` and `Exact` prune by; they hold out a part of X otherwise.  `Experts`, the
+            default with boosted trees, is cross-fitted and takes none.
         sample_weight, sample_weight_val : array-like of shape (n,), optional
 
         Returns
@@ -158,13 +134,6 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
             raise ValueError(
                 f"only class {self.classes_[y[0]].item()!r} has rows of positive weight; at least 2 classes must count"
             )
-
-    def _strata(self, y):
-        """The classes, where each is large enough to stand on both sides."""
-        counts = np.bincount(y)
-        n_held = int(np.ceil(self.validation_fraction * len(y)))
-        enough = counts.min() >= 2 and min(n_held, len(y) - n_held) >= len(counts)
-        return y if enough else None
 
     def _loss(self):
         return LogisticLoss() if len(self.classes_) == 2 else SoftmaxLoss(len(self.classes_))

@@ -1,4 +1,4 @@
-"""Targets and queries: numbers, labels, and the query of each row."""
+"""Targets: numbers and labels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
-__all__ = ["check_labels", "check_numbers", "check_queries"]
+__all__ = ["check_labels", "check_numbers"]
 
 
 LARGEST = 1e100
@@ -33,22 +33,3 @@ def check_labels(y: np.ndarray) -> None:
         assert_all_finite(y, input_name="y")
     except ValueError as error:
         raise ValueError(f"{error} Every row needs a label: leave out the rows without one") from None
-
-
-def check_queries(qid, y, name: str) -> np.ndarray:
-    """Query ids as numbers, rows of a query together, at least one query with a relevant document."""
-    if qid is None:
-        raise ValueError(f"{name} is missing; a ranker needs the query of each row: {name}=...")
-    qid = np.asarray(qid)
-    if qid.ndim != 1 or len(qid) != len(y):
-        raise ValueError(f"{name} has shape {qid.shape}, y has {len(y)} rows; give one query id per row")
-    if qid.dtype.kind in "fO" and any(value is None or value != value for value in qid.tolist()):
-        raise ValueError(f"{name} holds missing values; give the query of every row")
-    starts = np.flatnonzero(np.concatenate([[True], qid[1:] != qid[:-1]]))
-    seen, counts = np.unique(qid[starts], return_counts=True)
-    if (counts > 1).any():
-        query = seen[counts > 1].tolist()[0]
-        raise ValueError(f"query {query!r} comes back after other queries; sort the rows by {name}")
-    if not (y > 0).any():
-        raise ValueError("no query has a relevant document: all grades are 0; at least one must be above 0")
-    return np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(qid))))

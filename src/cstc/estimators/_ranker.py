@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-from sklearn.model_selection import GroupShuffleSplit
-
 from ..losses import SquaredLoss
 from ..metrics import ndcg
+from ..rows import check_queries
 from ._base import CSTCBase
-from ._labels import check_numbers, check_queries
+from ._labels import check_numbers
 from ._parameters import ATTRIBUTES, document_parameters
 
 __all__ = ["CSTCRanker"]
@@ -18,7 +16,7 @@ class CSTCRanker(CSTCBase):
     __doc__ = f"""Cost-sensitive tree for ranking: squared risk on the grades, judged by NDCG@5.
 
     Each document takes its own path through the tree and buys only the features that this path needs.
-    {document_parameters(queries=True)}
+    {document_parameters()}
     {ATTRIBUTES}
 
     References
@@ -50,8 +48,8 @@ class CSTCRanker(CSTCBase):
         qid : array-like of shape (n,)
             The query of each row; the rows of a query stand together.
         X_val, y_val, qid_val : like X, y and qid, optional
-            Validation data for pruning and fine-tuning; whole queries are held out otherwise.  Experts, the default
-            with boosted trees, are cross-fitted instead and never see it.
+            Validation data, which `Paper` and `Exact` prune by; they hold out whole queries otherwise.  `Experts`, the
+            default with boosted trees, is cross-fitted and takes none.
         sample_weight, sample_weight_val : array-like of shape (n,), optional
 
         Returns
@@ -86,12 +84,6 @@ class CSTCRanker(CSTCBase):
             raise ValueError(
                 "no relevant document has a positive weight; at least one row with a grade above 0 must count"
             )
-
-    def _hold_out(self, sample, seed):
-        if len(np.unique(sample.qid)) < 2:
-            raise ValueError("qid holds one query; at least 2 are needed to hold one out for validation")
-        splitter = GroupShuffleSplit(n_splits=1, test_size=self.validation_fraction, random_state=seed)
-        return next(splitter.split(sample.X, groups=sample.qid))[1]
 
     def _loss(self):
         return SquaredLoss()

@@ -42,8 +42,8 @@ class CSTCRegressor(RegressorMixin, CSTCBase):
         X : array-like or table of shape (n, n_features)
         y : array-like of shape (n,)
         X_val, y_val : like X and y, optional
-            Validation data for pruning and fine-tuning; a part of X is held out otherwise.  Experts, the default with
-            boosted trees, are cross-fitted instead and never see it.
+            Validation data, which `Paper` and `Exact` prune by; they hold out a part of X otherwise.  `Experts`, the
+            default with boosted trees, is cross-fitted and takes none.
         sample_weight, sample_weight_val : array-like of shape (n,), optional
 
         Returns

@@ -10,17 +10,28 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
+from ..costs import counted, span
 from ._table import FrontierTable
 
 __all__ = ["Choice"]
 
 
 class Choice:
-    """What has `models_` from cheap to dear and from bad to good, and their `table_`."""
+    """What has `models_` from cheap to expensive and from bad to good, and their `table_`."""
 
     models_: list[Any]
     table_: FrontierTable
     quality_name_: str
+
+    def _summary(self) -> str:
+        """What the models are and where they lie, in one short line."""
+        cost, quality = self.table_.column("mean_cost"), self.table_.column("quality")
+        of, name = type(self.models_[0]).__name__, self.quality_name_
+        return (
+            f"<{type(self).__name__} of {of}: {counted(len(self.models_), 'model')}, mean cost "
+            f"{span(cost[0], cost[-1], '.4g')}, {name[:24] + '…' if len(name) > 25 else name} "
+            f"{span(quality[0], quality[-1], '.4f')}>"
+        )
 
     def best(self, *, mean_cost=None, quality=None):
         """The best model for a budget, or the cheapest one for a quality, by validation data.

@@ -12,17 +12,20 @@ import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state
 
-from ..checkpoint import Checkpoint
-from ..costs import as_cost_model
 from ..estimators._base import CSTCBase
-from ..plotting._quality import quality_of
-from ..training import Sample
+from ..metrics import quality_of
+from ..rows import Rows
+from ._checkpoint import Checkpoint
 from ._choice import Choice
+from ._fits import Fits, Point
+from ._grid import fit_given, not_dominated, search
 from ._identity import costs_identity, data_identity, settings_identity
-from ._path import Fits, Point, Rows, fit_given, hold_out, not_dominated, search
+from ._parts import part_rows, with_checked_weights
 from ._table import FrontierTable
 
 __all__ = ["Frontier"]
+
+LONGEST_LINE = 120  # of a repr
 
 
 class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
@@ -53,7 +56,7 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
     Attributes
     ----------
     models_ : list of fitted estimators
-        From cheap to dear and from bad to good: no model that another one beats in both, by validation data.
+        From cheap to expensive and from bad to good: no model that another one beats in both, by validation data.
     table_ : FrontierTable
         For each of `models_`: cost_weight; mean_cost, p95_cost and max_cost of the validation rows (counting "branch");
         quality; nodes; items in use.
@@ -63,7 +66,7 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
         One for each row of `tried_`.
     quality_name_ : str
     n_ensembles_ : int
-        Ensembles that were grown in this fit; several models share one, and all of the paper's method do.
+        Ensembles that were grown in this fit and that its models share: experts for `Experts`, one for `Paper`.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -149,12 +152,32 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
         self.tried_ = FrontierTable([point.row for point in points], name)
         self.tried_models_ = [point.model for point in points]
         self.quality_name_ = name
-        self.n_ensembles_ = len(fits.ensembles)
+        self.n_ensembles_ = estimator._resolved_method().n_ensembles(fits.shared)
         self.n_features_in_ = self.models_[0].n_features_in_
         self.__dict__.pop("feature_names_in_", None)
         if hasattr(self.models_[0], "feature_names_in_"):
             self.feature_names_in_ = self.models_[0].feature_names_in_
         return self
+
+    # -- showing -----------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        if hasattr(self, "models_"):
+            return self._summary()
+        text = " ".join(super().__repr__().split())
+        return text if len(text) < LONGEST_LINE else text[: LONGEST_LINE - 5] + "...)"
+
+    def _repr_html_inner(self) -> str:
+        return super()._repr_html_inner() + self._html_table()
+
+    def _repr_mimebundle_(self, **kwargs) -> dict[str, str]:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:  # not where scikit-learn is told to show text
+            bundle["text/html"] += self._html_table()
+        return bundle
+
+    def _html_table(self) -> str:
+        return self.table_._repr_html_() if hasattr(self, "table_") else ""
 
     # -- preparing ---------------------------------------------------------------------------------------------
 
@@ -191,25 +214,23 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
 
     def _prepare(self, estimator, given: Rows, chosen_by: Rows) -> tuple[Rows, Rows, dict[str, Any]]:
         """Rows that teach, rows that choose, and what identifies both together with the bill."""
-        checker = clone(estimator).set_params(validation_fraction=self.validation_fraction)
+        checker = clone(estimator)
         if "class_weight" in checker.get_params():
-            checker.set_params(class_weight=None)  # classes of weight 0 would leave the sample
-        sample = Sample(*checker._check_sample(given.X, given.y, None, given.qid, reset=True))
-        given = given.with_checked_weights(sample.X)
-        names = checker._feature_names()
-        costs = as_cost_model(estimator.costs, len(names)).resolve(names)
+            checker.set_params(class_weight=None)  # rows of a class of weight 0 would leave
+        rows = checker._check_rows(given.X, given.y, None, given.qid, reset=True)
+        given = with_checked_weights(given, rows.X)
+        costs = checker._resolve_costs(estimator.costs)
         missing = (chosen_by.X is None) or (chosen_by.y is None)
         validation = checker._check_validation(chosen_by.X, chosen_by.y, None, chosen_by.qid)
         if missing and chosen_by.weights is not None:
             raise ValueError("sample_weight_val belongs to X_val and y_val, which are missing")
-        identity: dict[str, Any] = {"data": data_identity(sample, given.weights, checker)}
+        identity: dict[str, Any] = {"data": data_identity(rows, given.weights, checker)}
         if validation is None:
-            given, chosen_by = hold_out(
-                checker, sample, given, estimator.random_state, needs_classes=self.quality is None
-            )
+            fraction, seed = float(self.validation_fraction), estimator.random_state
+            given, chosen_by = part_rows(checker, rows, given, fraction, seed, needs_classes=self.quality is None)
             identity["validation data"] = "held out"
         else:
-            chosen_by = chosen_by.with_checked_weights(validation.X)
+            chosen_by = with_checked_weights(chosen_by, validation.X)
             identity["validation data"] = data_identity(validation, chosen_by.weights, None)
         if chosen_by.weights is not None and not chosen_by.weights.sum() > 0:
             raise ValueError("all validation rows have weight zero; at least one must count")

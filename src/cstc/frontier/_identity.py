@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..checkpoint import digest
 from ..costs import ResolvedCosts
-from ..training import Sample
+from ..rows import Rows
+from ._checkpoint import digest
 
 __all__ = ["costs_identity", "data_identity", "settings_identity"]
 
@@ -21,12 +21,12 @@ _FREE_PARAMETERS = ("costs", "cost_weight", "random_state", "n_jobs", "verbose")
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
-def data_identity(sample: Sample, weights: np.ndarray | None, checker: Any) -> dict[str, Any]:
+def data_identity(rows: Rows, weights: np.ndarray | None, checker: Any) -> dict[str, Any]:
     identity: dict[str, Any] = {
-        "X": digest(sample.X),
-        "y": digest(sample.y),
+        "X": digest(rows.X),
+        "y": digest(rows.y),
         "sample_weight": digest(weights),
-        "qid": digest(sample.qid),
+        "qid": digest(rows.qid),
     }
     if checker is not None:
         identity["columns"] = checker._feature_names()
@@ -45,7 +45,8 @@ def costs_identity(costs: ResolvedCosts) -> dict[str, Any]:
 
 def settings_identity(frontier: Any, estimator: Any) -> dict[str, Any]:
     """What the models and the grid depend on, beside the data and the bill."""
-    parameters = estimator.get_params(deep=False)
+    method = estimator._resolved_method()  # by its own parameters, however it was named
+    parameters = estimator.get_params(deep=False) | {"method": {type(method).__name__: method.get_params()}}
     own = {name: getattr(frontier, name) for name in ("n_weights", "quality", "validation_fraction")}
     if frontier.cost_weights is not None:
         own = own | {"n_weights": None, "cost_weights": sorted(float(weight) for weight in frontier.cost_weights)}
@@ -74,4 +75,8 @@ def _as_text(value: Any) -> Any:
         return {"partial": _as_text(value.func), "args": _as_text(value.args), "keywords": _as_text(value.keywords)}
     if callable(value) and hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}"
-    return _ADDRESS.sub("", repr(value))  # of an object that says no more of itself: module and name of its class
+    try:
+        text = repr(value)
+    except AttributeError:  # scikit-learn 1.6 cannot print a scorer of a partial
+        return _as_text(vars(value))
+    return _ADDRESS.sub("", text)  # of an object that says no more of itself: module and name of its class

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -43,13 +44,27 @@ class FrontierTable:
             raise ImportError('to_pandas needs pandas: pip install "cstc[frames]"') from error
         return pandas.DataFrame(self.rows)
 
-    def __repr__(self) -> str:
+    def _lines(self) -> list[list[str]]:
+        """The heads of the columns, then the rows, as text."""
         names = list(self.rows[0])
         heads = [self.quality_name if name == "quality" else name.replace("_", " ") for name in names]
-        lines = [heads] + [[_shown(name, row[name]) for name in names] for row in self.rows]
+        return [heads] + [[_shown(name, row[name]) for name in names] for row in self.rows]
+
+    def _repr_html_(self) -> str:
+        heads, *rows = self._lines()
+        body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
+        return f"<table><thead><tr>{_cells('th', heads)}</tr></thead><tbody>{body}</tbody></table>"
+
+    def __repr__(self) -> str:
+        lines = self._lines()
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         padded = [[cell.rjust(width) for cell, width in zip(line, widths, strict=True)] for line in lines]
         return "\n".join(map("  ".join, padded))
+
+
+def _cells(tag: str, texts: list[str]) -> str:
+    style = 'style="text-align:right;padding:0.2em 0.7em;font-variant-numeric:tabular-nums"'
+    return "".join(f"<{tag} {style}>{escape(text)}</{tag}>" for text in texts)
 
 
 def _shown(name: str, value: Any) -> str:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from ..metrics import Quality, quality_of
+from ..rows import Rows
 from ._drawing import COLOURS, INK, LINES, MARKERS, as_number, plain, pyplot, quiet
 from ._flow import check_is_ours
-from ._quality import MeasuredRows, Quality, quality_of
 
 __all__ = ["CostQualityDisplay"]
 
@@ -102,7 +103,7 @@ class CostQualityDisplay:
         models = _models_of(estimator)
         quality = getattr(estimator, "quality", None) if quality is None else quality
         quality_name, judged = quality_of(quality, models[0])
-        rows = MeasuredRows(X, y, None if sample_weight is None else np.asarray(sample_weight, float), qid)
+        rows = Rows(X, y, None if sample_weight is None else np.asarray(sample_weight, float), qid)
         points = [_measured(model, rows, judged, counting) for model in models]
         costs, qualities = zip(*points, strict=True)
         name = type(models[0]).__name__ if name is None else name
@@ -185,7 +186,7 @@ def _models_of(estimator: Any) -> list[Any]:
     return [estimator]
 
 
-def _measured(model: Any, rows: MeasuredRows, judged: Quality, counting: str) -> tuple[float, float]:
+def _measured(model: Any, rows: Rows, judged: Quality, counting: str) -> tuple[float, float]:
     """Mean cost and quality; early exit needs the queries to know what it pays."""
     queries = {"qid": rows.qid} if "qid" in signature(model.predict_cost).parameters else {}
     costs = model.predict_cost(rows.X, counting, **queries)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tree import TreeShape
+from ..model import TreeShape
 
 __all__ = ["COLOURS", "EDGE", "INK", "LINES", "MARKERS", "PALE", "plain"]
 __all__ += ["as_number", "as_percent", "children", "connect", "layout", "pyplot", "quiet", "with_minus", "write"]

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..model import FittedTree, check_counting
-from ..tree import TreeShape
+from ..model import FittedTree, TreeShape, check_counting
 
 __all__ = ["Flow", "check_is_ours", "checked", "ended", "trace"]
 

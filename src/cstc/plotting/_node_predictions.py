@@ -125,7 +125,7 @@ class NodePredictionsDisplay:
         --------
         >>> import numpy as np
         >>> from cstc.plotting import NodePredictionsDisplay
-        >>> from cstc.tree import TreeShape
+        >>> from cstc.model import TreeShape
         >>> X = np.random.default_rng(0).normal(size=(200, 2))
         >>> y = np.where(X[:, 0] > 0, X[:, 1], 0.0)
         >>> weights = np.array([[0.3, 0, 0], [0, 1, 0]])  # the root looks at x0, its upper child at x1
@@ -276,6 +276,6 @@ def _node_predictions(model: FittedTree, X: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def _price_colour(prices: np.ndarray, price: float) -> Any:
-    """Cheap features light, dear ones dark, by the rank of the price; no hue, which is left to the groups."""
+    """Cheap features light, expensive ones dark, by the rank of the price; no hue, which is left to the groups."""
     distinct = np.unique(prices)
     return str(0.72 - 0.57 * np.searchsorted(distinct, price) / max(len(distinct) - 1, 1))

@@ -100,7 +100,7 @@ class TreeDisplay:
         Examples
         --------
         >>> from cstc.plotting import TreeDisplay
-        >>> from cstc.tree import TreeShape
+        >>> from cstc.model import TreeShape
         >>> display = TreeDisplay.from_predictions(
         ...     TreeShape.full(2), [0, 0, 1], [5.0, 5.0, 1.0], ["ill", "ill", "well"],
         ...     node_items=[[1, 0], [0, 1], [0, 0]], items={"weight": 1, "blood": 4},

@@ -2,10 +2,10 @@
 
 from .answer import Answer, BudgetReached, DeadlineReached, IncompleteAnswer, SourceFailed
 from .counters import Counters
-from .extractors import Extractor, extractor
 from .measure import measure_costs
 from .predictor import OnDemandPredictor
 from .session import Session
+from .sources.extractors import Extractor, extractor
 
 __all__ = [
     "Answer",

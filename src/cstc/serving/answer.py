@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from .compiled import CompiledTree
-from .extractors import describe
+from .sources.extractors import describe
 
 __all__ = [
     "STATUSES",

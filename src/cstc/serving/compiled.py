@@ -12,8 +12,8 @@ import numpy as np
 
 from ..costs import shorten
 from ..model import FittedTree
-from ..schema import category_code, is_missing
-from .walks import plan_for
+from ..model.schema import category_code, is_missing
+from .walk.choice import plan_for
 
 __all__ = ["Classifier", "CompiledTree", "Fault", "Step", "compile_tree", "fitted_tree"]
 

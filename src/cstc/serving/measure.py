@@ -12,10 +12,10 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from ..costs import CostModel
-from ..schema import is_missing
+from ..model.schema import is_missing
 from .compiled import Fault
-from .extractors import Extractor, Source, check_extractors, describe
-from .workers import WorkerPool
+from .sources.extractors import Extractor, Source, check_extractors, describe
+from .sources.workers import WorkerPool
 
 __all__ = ["measure_costs"]
 

@@ -10,12 +10,12 @@ from time import perf_counter
 from typing import Any
 
 from .answer import Answer
-from .calls import Call, Caller
 from .compiled import compile_tree
 from .counters import Counters
-from .extractors import Extractor, Source, as_seconds, bind, check_extractors, describe
 from .session import PREFETCHES, Session
-from .workers import Closed
+from .sources.calls import Call, Caller
+from .sources.extractors import Extractor, Source, as_seconds, bind, check_extractors, describe
+from .sources.workers import Closed
 
 __all__ = ["OnDemandPredictor"]
 

@@ -22,7 +22,7 @@ from typing import Any
 from ..costs import shorten
 from .answer import Answer, Event
 from .compiled import Classifier, CompiledTree, Fault, Step, compile_tree
-from .extractors import describe
+from .sources.extractors import describe
 
 __all__ = ["PREFETCHES", "Session"]
 

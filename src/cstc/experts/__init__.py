@@ -1,0 +1,1 @@
+"""The default method, step by step as in docs/beyond-the-paper.md."""

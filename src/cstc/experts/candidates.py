@@ -1,0 +1,238 @@
+"""The models that compete: chains by each order of buying, branches, and a chain with a lazy end.
+
+Growing comes first and selection last.  What an order of buying is worth is known when its gates are learned; branches
+and lazy ends take longest, and are grown only where one fold says that they have a chance.  What has none is a
+candidate too, with that verdict, so that everybody can see why.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..costs import ResolvedCosts
+from ..model import TreeShape
+from ..model.build import Score
+from .branches import Branching, Groups
+from .chain import Chain, ChainGrower, Chains, gate_members
+from .expert import Expert
+from .gates import Policy, induce
+from .lazy import LazyExperts
+
+__all__ = ["Candidate", "Family", "Nodes", "candidates_for", "everything_of", "least_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """All that fits with other cost weights share.
+
+    Attributes
+    ----------
+    grower : ChainGrower
+    grown : Chains
+        For all rows; the expert on all features is the model of cost weight 0.
+    lazy : LazyExperts
+    better_lazily : dict of int to bool
+        Whether lazy experts of a strength are better than chains.
+    groups : dict of int to Groups or str
+        By the strength of the lazy experts whose purchases tell them apart; or why there are none.
+    """
+
+    grower: ChainGrower
+    grown: Chains
+    lazy: LazyExperts
+    better_lazily: dict[int, bool]
+    groups: dict[int, Groups | str]
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """A tree of classifiers in the making.
+
+    Attributes
+    ----------
+    shape : TreeShape
+    experts : sequence of Expert
+        What each node predicts with.
+    routes : sequence of Score or None
+        What each node routes with; None at leaf classifiers.
+    reached : ndarray
+        Share of the training rows at each terminal, out of fold.
+    """
+
+    shape: TreeShape
+    experts: Sequence[Expert]
+    routes: Sequence[Score | None]
+    reached: np.ndarray
+
+    @classmethod
+    def chain(cls, experts: Sequence[Expert], policy: Policy, costs: ResolvedCosts) -> Nodes:
+        routes = [gate.score(gate_members(costs)) for gate in policy.gates]
+        return cls(
+            TreeShape.chain(len(policy.stages)),
+            [experts[stage] for stage in policy.stages],
+            [*routes, None],
+            policy.reached,
+        )
+
+    @classmethod
+    def branching(cls, branching: Branching, costs: ResolvedCosts) -> Nodes:
+        """Splits first, then one chain after the other."""
+        partition = branching.partition
+        n_splits = partition.splits.n_learners
+        parents, is_upper = [-1] * n_splits, [True] * n_splits
+        experts = list(branching.answers)
+        routes: list[Score | None] = [
+            Score(partition.splits.subset(np.array([k])), np.ones((1, 1)), np.zeros(1)) for k in range(n_splits)
+        ]
+        above = {}  # of each group, the split and the side that it hangs on
+        for split in range(n_splits):
+            for side, upper in ((partition.upper, True), (partition.lower, False)):
+                if side[split] >= 0:
+                    parents[side[split]], is_upper[side[split]] = split, upper
+                else:
+                    above[-1 - side[split]] = split, upper
+        for group, (chain, policy) in enumerate(branching.chosen):
+            parent, upper = above[group]
+            for _ in policy.stages:
+                parents.append(parent)
+                is_upper.append(upper)
+                parent, upper = len(parents) - 1, True
+            experts += [chain.experts[stage] for stage in policy.stages]
+            routes += [*[gate.score(gate_members(costs)) for gate in policy.gates], None]
+        return cls(TreeShape.from_parents(parents, is_upper), experts, routes, branching.reached)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A model that could be taken.
+
+    Attributes
+    ----------
+    name : str
+    loss : float
+        Expected risk + cost_weight * cost, out of fold, shifted to what was observed; NaN if it was not grown.
+    cost : float
+        What a row pays on average.
+    why_not : str
+        Why it is out of the running.
+    grown : (experts, Policy) or Branching
+        What its nodes are made of.
+    history : ndarray
+        The loss after each step.
+    """
+
+    name: str
+    loss: float = math.nan
+    cost: float = math.nan
+    why_not: str = ""
+    grown: tuple[Sequence[Expert], Policy] | Branching | None = None
+    history: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def value(self) -> np.ndarray:
+        """Its loss at each training row."""
+        assert self.grown is not None
+        return self.grown.value if isinstance(self.grown, Branching) else self.grown[1].value
+
+    def nodes(self, costs: ResolvedCosts) -> Nodes:
+        assert self.grown is not None
+        if isinstance(self.grown, Branching):
+            return Nodes.branching(self.grown, costs)
+        return Nodes.chain(*self.grown, costs)
+
+
+def everything_of(family: Family) -> Candidate:
+    """The expert on all features: what is taken if nothing is weighed."""
+    everything, costs = family.grown.everything, family.grower.boosting.costs
+    losses = np.array([family.grower.risk(everything.margins)])
+    cost = costs.full_cost + costs.evaluation * everything.n_learners
+    alone = Policy([0], [], np.zeros(0), losses[0], cost, losses, np.ones(1))
+    return Candidate("expert on all features", losses[0], cost, "", ([everything], alone), losses)
+
+
+def candidates_for(family: Family, cost_weight: float) -> list[Candidate]:
+    """All that competes for a cost weight, from what is grown first to what is grown last."""
+    chains, best = _chain_candidates(family, cost_weight)
+    branches = _branches_candidate(family, cost_weight, chains[best])
+    lazy = _lazy_candidate(family, cost_weight, family.grown.chains[best], least_of([*chains, branches]))
+    return [*chains, branches, lazy]
+
+
+def least_of(candidates: Sequence[Candidate]) -> Candidate:
+    """The one to take: the least expected loss of those in the running."""
+    return min((candidate for candidate in candidates if not candidate.why_not), key=lambda candidate: candidate.loss)
+
+
+def _chain_candidates(family: Family, cost_weight: float) -> tuple[list[Candidate], int]:
+    """A chain for each order of buying, and which of them is in the running.
+
+    Chains over the same rows are compared without shifts: all are charged for the same errors of the best expert, and a
+    shift adds the noise of the labels.
+    """
+    policies = [induce(chain, cost_weight) for chain in family.grown.chains]
+    best = int(np.argmin([policy.loss for policy in policies]))
+    found = [
+        Candidate(
+            name=f"chain, {chain.name}",
+            loss=policy.mean_value,
+            cost=policy.mean_cost,
+            why_not="" if number == best else "the other order is expected to lose less",
+            grown=(chain.experts, policy),
+            history=policy.loss_history,
+        )
+        for number, (chain, policy) in enumerate(zip(family.grown.chains, policies, strict=True))
+    ]
+    return found, best
+
+
+def _branches_candidate(family: Family, cost_weight: float, chain: Candidate) -> Candidate:
+    """Groups that buy alike at this cost weight, if rows seem to need different features at all.
+
+    That is so if an ensemble that buys on its branches is better than the best chain, here or at a cost weight that is
+    two powers larger.
+    """
+    power = family.lazy.power(cost_weight)
+    if power is None:
+        return Candidate("branches", why_not=family.lazy.why_none())
+    k = 2 * math.floor(power / 2)
+    if not (family.lazy.competes(k, cost_weight, chain.value) or _better_lazily(family, k + 2)):
+        return Candidate("branches", why_not="rows do not seem to need different features")
+    if k not in family.groups:
+        bought = [family.lazy.purchases(strength) for strength in (k, k + 2, k + 4)]
+        free = family.grown.chains[0].experts[0]
+        family.groups[k] = Groups.find(family.grower, bought, free)
+    groups = family.groups[k]
+    if isinstance(groups, str):
+        return Candidate("branches", why_not=groups)
+    found = groups.induce(cost_weight)
+    history = np.array([chain.loss, found.mean_value])
+    return Candidate(f"{groups.partition.n_groups} branches", found.mean_value, found.mean_cost, "", found, history)
+
+
+def _better_lazily(family: Family, k: int) -> bool:
+    """Whether a lazy expert is better than chains at the cost weight that it was grown for."""
+    if k not in family.better_lazily:
+        cost_weight = family.lazy.unit * 2.0**k
+        best = min((induce(chain, cost_weight) for chain in family.grown.chains), key=lambda policy: policy.loss)
+        family.better_lazily[k] = family.lazy.competes(k, cost_weight, best.value)
+    return family.better_lazily[k]
+
+
+def _lazy_candidate(family: Family, cost_weight: float, chain: Chain, least: Candidate) -> Candidate:
+    """The best chain with an end that buys on its branches."""
+    lazy = family.lazy.find(cost_weight, least.value)
+    if isinstance(lazy, str):
+        return Candidate("lazy end", why_not=lazy)
+    policy = induce(chain.shifted(), cost_weight, lazy)
+    return Candidate(
+        f"lazy end, {chain.name}",
+        policy.mean_value,
+        policy.mean_cost,
+        "",
+        ([*chain.experts, lazy.expert], policy),
+        policy.loss_history,
+    )

@@ -1,0 +1,242 @@
+"""Chains: an order of buying, cut into stages, each with its expert and what stopping there is expected to lose.
+
+All rows make one family of chains (`method`), and so does each group of rows that has a branch of its own
+(`branches`).  A chain knows nothing of cost weights: what rows do on it is decided by gates (`gates`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from ..boosting import GATE_ROUNDS, Boosting, GainRegression
+from ..costs import ResolvedCosts
+from ..rows import Rows
+from .expectation import Expectation, calibrated
+from .expert import Expert, constant_expert, grow_expert
+from .purchases import Order, Stage, orders_of
+
+__all__ = ["Chain", "ChainGrower", "Chains", "gate_members"]
+
+HASTE = 8  # so many times fewer and larger steps
+OTHERS = 5  # rows of the whole sample that a group's constant is mixed with
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """Stages with their experts, and what gates on them learn from; made once for all cost weights.
+
+    Attributes
+    ----------
+    name : str
+        Of the order of buying.
+    stages : sequence of Stage
+    experts : sequence of Expert
+        One for each stage.
+    losses : ndarray of shape (n, n_stages)
+        What stopping at a stage is expected to lose at each training row.
+    shifts : ndarray of shape (n_stages,)
+        What `losses` lack of what was observed, on average (`expectation`).
+    prices : ndarray of shape (n_stages,)
+        What a row pays that stops there: all items of the stage, and the trees of its expert.
+    gate_price : float
+        What a row pays for the trees of a gate, at each one that it meets.
+    rows : Rows
+        The training rows.
+    half : bool ndarray of shape (n,)
+        Which half of each gate a row teaches.
+    boosting : Boosting
+        Whose columns of categories, seed and threads gates take.
+    """
+
+    name: str
+    stages: Sequence[Stage]
+    experts: Sequence[Expert]
+    losses: np.ndarray
+    shifts: np.ndarray
+    prices: np.ndarray
+    gate_price: float
+    rows: Rows
+    half: np.ndarray
+    boosting: Boosting
+    _regressions: dict[tuple[int, int], GainRegression] = field(default_factory=dict)
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """Weights of the rows; their mean is 1."""
+        return self.rows.weights * (len(self.rows) / self.rows.weights.sum())
+
+    @cached_property
+    def halves(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rows that teach each half of a gate."""
+        return np.flatnonzero(self.half), np.flatnonzero(~self.half)
+
+    def mean(self, values: np.ndarray) -> float:
+        """Over the rows, by their weights."""
+        return float(np.mean(self.weights * values))
+
+    def shifted(self) -> Chain:
+        """The same chain with the shifts in its losses."""
+        return replace(self, losses=self.losses + self.shifts, shifts=np.zeros(len(self.shifts)))
+
+    def can_gate(self, stage: int) -> bool:
+        """Whether a gate can save anything: it needs features, and an expert that knows more after it."""
+        own = self.stages[stage].columns
+        following = self.stages[stage + 1].columns if stage + 1 < len(self.stages) else None
+        return len(own) > 0 and (following is None or len(following) > len(own))
+
+    def regression(self, stage: int, half: int) -> GainRegression:
+        """What learns one half of a gate; features are binned once for all cost weights."""
+        key = stage, half
+        if key not in self._regressions:
+            at = self.halves[half]
+            rows = Rows(self.rows.X[at], self.rows.y[at], self.weights[at])
+            columns = self.stages[stage].columns
+            self._regressions[key] = GainRegression(self.boosting, rows, columns, len(self.rows))
+        return self._regressions[key]
+
+
+@dataclass(frozen=True, eq=False)
+class Chains:
+    """Chains over the same rows, one for each order of buying.
+
+    Attributes
+    ----------
+    chains : list of Chain
+    everything : Expert
+        On all columns that they may buy.
+    expected : Expectation
+        Of losses at these rows.
+    """
+
+    chains: list[Chain]
+    everything: Expert
+    expected: Expectation
+
+
+class ChainGrower:
+    """Grows chains for any rows, all with the same folds, halves and parameters.
+
+    Parameters
+    ----------
+    rows : Rows
+        All training rows, targets in standard units.
+    boosting : Boosting
+        How experts are grown.
+    folds : int ndarray of shape (n,)
+    half : bool ndarray of shape (n,)
+    report : callable
+    """
+
+    def __init__(
+        self, rows: Rows, boosting: Boosting, folds: np.ndarray, half: np.ndarray, report: Callable[[str], None]
+    ):
+        self.rows, self.boosting, self.folds, self.half, self.report = rows, boosting, folds, half, report
+        self.loss = boosting.loss
+        self.n_grown = 0  # experts
+
+    def risk(self, margins: np.ndarray, rows: Rows | None = None) -> float:
+        """Observed mean loss over some rows, or over all."""
+        rows = self.rows if rows is None else rows
+        return self.loss.risk(margins, rows.y, rows.weights)
+
+    def grow(self, at: np.ndarray, columns: np.ndarray, paid: np.ndarray) -> Chains:
+        """Chains for the rows `at` that may buy `columns` and have the items in `paid`.
+
+        Those of a group have shifted losses: its few rows make the best expert err more.
+        """
+        # 1. the rows, and the constant that they start from
+        whole = len(at) == len(self.rows)
+        rows, folds, half, boosting = self.rows, self.folds, self.half, self.boosting
+        if not whole:
+            rows, folds, half = rows.take(at), folds[at], half[at]
+            boosting = replace(boosting, constant=self._constant(rows))
+        grown: dict[tuple[bytes, int], Expert] = {}
+
+        def expert(columns: np.ndarray, boosting: Boosting = boosting) -> Expert:
+            key = columns.tobytes(), boosting.n_rounds
+            if key not in grown:
+                if whole:
+                    self.report(f"expert {len(grown) + 1}, on {len(columns)} features")
+                grown[key] = grow_expert(boosting, rows, folds, columns)
+                self.n_grown += 1
+            return grown[key]
+
+        # 2. orders of buying, cut into stages, and an expert for each stage
+        everything = expert(columns)
+        if whole:
+            self.report("orders of buying")
+        risk = self.risk(np.tile(boosting.constant, (len(rows), 1)), rows)
+        orders = orders_of(boosting, rows, columns, paid, risk)
+        staged = [[(stage, expert(stage.columns)) for stage in order.stages] for order in orders]
+        if boosting.costs.evaluation:
+            staged = [_with_hasty_experts(stages, boosting, expert) for stages in staged]
+        # 3. what each of them is expected to lose, if the best of all is right
+        best = calibrated(self.loss, boosting.constant, [each.margins for each in grown.values()], rows)
+        expected = Expectation(self.loss, best, rows)
+        chains = [
+            _chain(order, stages, expected, rows, half, boosting)
+            for order, stages in zip(orders, staged, strict=True)
+        ]
+        return Chains(chains if whole else [chain.shifted() for chain in chains], everything, expected)
+
+    def cheapest(self, at: np.ndarray, free: Expert) -> Expert:
+        """The better answer at some rows for which nothing more is bought: that of `free`, or their own constant."""
+        group = self.rows.take(at)
+        own = constant_expert(self._constant(group), len(self.rows))
+        return free if self.risk(free.margins[at], group) <= self.risk(own.margins[at], group) else own
+
+    def _constant(self, group: Rows) -> np.ndarray:
+        """What a group starts from: its own constant, with a few rows of all others, so that no class is impossible."""
+        y = np.concatenate([group.y, self.rows.y])
+        own, others = (part.weights / part.weights.sum() for part in (group, self.rows))
+        return self.loss.constant(y, np.concatenate([own * len(group), others * OTHERS]))
+
+
+def _with_hasty_experts(
+    stages: list[tuple[Stage, Expert]], boosting: Boosting, expert: Callable[[np.ndarray, Boosting], Expert]
+) -> list[tuple[Stage, Expert]]:
+    """Where a tree has a price, a stage may also stop with few large steps."""
+    hasty = replace(
+        boosting,
+        n_rounds=max(1, boosting.n_rounds // HASTE),
+        learning_rate=min(0.5, boosting.learning_rate * HASTE),
+    )
+    found = []
+    for stage, member in reversed(stages):  # the last stage first, as its experts are grown
+        found.append((stage, member))
+        if len(stage.columns):
+            found.append((stage, expert(stage.columns, hasty)))
+    return found[::-1]
+
+
+def _chain(
+    order: Order,
+    stages: list[tuple[Stage, Expert]],
+    expected: Expectation,
+    rows: Rows,
+    half: np.ndarray,
+    boosting: Boosting,
+) -> Chain:
+    costs, experts = boosting.costs, [expert for _, expert in stages]
+    prices = np.array([stage.price for stage, _ in stages])
+    return Chain(
+        name=order.name,
+        stages=[stage for stage, _ in stages],
+        experts=experts,
+        losses=np.column_stack([expected(expert.margins) for expert in experts]),
+        shifts=np.array([expected.shift(expert.margins) for expert in experts]),
+        prices=prices + costs.evaluation * np.array([expert.n_learners for expert in experts]),
+        gate_price=costs.evaluation * GATE_ROUNDS * gate_members(costs),
+        rows=rows,
+        half=half,
+        boosting=boosting,
+    )
+
+
+def gate_members(costs: ResolvedCosts) -> int:
+    """Both regressions of a gate, or one where evaluating a tree has a price."""
+    return 1 if costs.evaluation else 2

@@ -1,0 +1,69 @@
+"""What a prediction is expected to lose at each row, over labels that nobody has seen yet.
+
+Observed losses are nearly all noise on ordinary data, and gates that learn from them learn that noise.  So the loss of
+a row is taken in expectation over its label, given what the best expert knows of the row, its calibrated margins out of
+fold.
+
+The best expert errs, too: against its prediction its own loss is near zero, and all others are charged for its errors.
+Between the stages of one chain that does little harm.  Where chains are compared with anything else, each
+prediction is charged at all rows what the mean of its expected loss lacks of the mean that was observed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from ..losses import Loss
+from ..rows import Rows
+
+__all__ = ["Expectation", "calibrated"]
+
+
+def calibrated(loss: Loss, constant: np.ndarray, candidates: Iterable[np.ndarray], rows: Rows) -> np.ndarray:
+    """The best of some margins out of fold, shrunk towards the constant until they keep their promise."""
+
+    def risk(margins: np.ndarray) -> float:
+        return loss.risk(margins, rows.y, rows.weights)
+
+    best = min(candidates, key=risk)
+    scale = minimize_scalar(lambda s: risk(constant + s * (best - constant)), bounds=(0.0, 2.0), method="bounded").x
+    return constant + scale * (best - constant)
+
+
+class Expectation:
+    """Expected losses of any margins at the training rows.
+
+    Parameters
+    ----------
+    loss : Loss
+    best : ndarray of shape (n, n_outputs)
+        Margins of the best expert, out of fold and calibrated.
+    rows : Rows
+    """
+
+    def __init__(self, loss: Loss, best: np.ndarray, rows: Rows):
+        self._loss, self._y, self._weights = loss, rows.y, rows.weights
+        self._mean = loss.mean(best)
+        self._lacks = self._observed(best) - self(best)
+
+    def _observed(self, margins: np.ndarray, at: Any = slice(None)) -> np.ndarray:
+        return self._loss.value_and_derivative(margins, self._y[at])[0]
+
+    def __call__(self, margins: np.ndarray, at: Any = slice(None)) -> np.ndarray:
+        """What margins at some rows are expected to lose there, if the best expert is right."""
+        return self._loss.expected(margins, self._mean[at])
+
+    def shift(self, margins: np.ndarray, at: Any = slice(None)) -> float:
+        """What the mean of that lacks of the mean that was observed.
+
+        Of some rows only, the labels are luck that all margins share: what it is for the best expert is taken off.
+        """
+        lacks = self._observed(margins, at) - self(margins, at)
+        weights = self._weights
+        return float(
+            np.average(lacks - self._lacks[at], weights=weights[at]) + np.average(self._lacks, weights=weights)
+        )

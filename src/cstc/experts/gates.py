@@ -1,0 +1,170 @@
+"""Gates by backward induction: a row goes on when what it will buy is expected to pay.
+
+With the experts of a chain of stages 0 .. m fixed, what counts at test time is a sum over rows: the risk where the row
+stops, plus ``cost_weight`` times what it has paid until then.  With the expected loss ``l_k`` of stopping at stage k,
+its price ``c_k`` and ``lam`` for the cost weight,
+
+    V_m    = l_m + lam * c_m                              nothing is left to decide
+    G_k(x) = E[ l_k + lam * c_k - V_{k+1} | x_k ]         what going on gains, from the features x_k at hand
+    V_k    = V_{k+1} if G_k(x) > 0, else l_k + lam * c_k
+
+Each ``G_k`` is a small regression.  It is coordinate descent on the loss of the test time itself, where the paper takes
+gradient steps on sigmoids.
+
+Expected, not observed
+    What stopping loses at a training row is taken in expectation over its label, not at the label itself
+    (`expectation`).
+Out of fold
+    Experts never saw the rows that gates learn from, and each gate is two regressions, each on half of the rows: at
+    the other half it says what the gate will do to new rows, and the earlier gates learn from that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import lightgbm
+import numpy as np
+
+from ..boosting import flatten_booster
+from ..model import TreePool
+from ..model.build import Score
+from .chain import Chain
+from .lazy import LazyExpert
+
+__all__ = ["Gate", "Policy", "induce"]
+
+NO_COLUMNS = np.zeros(0, dtype=int)
+RARE = 0.005  # a gate that nearly all rows, or nearly none, pass is no gate
+
+
+@dataclass(frozen=True, eq=False)
+class Gate:
+    """Two regressions of the gain of going on; their mean decides."""
+
+    boosters: list[lightgbm.Booster]
+    columns: np.ndarray
+
+    def score(self, n_members: int) -> Score:
+        """The mean of both, or the first, on the columns of the whole matrix."""
+        pools = [flatten_booster(booster).on_columns(self.columns) for booster in self.boosters[:n_members]]
+        pool = TreePool.concatenate(pools)
+        real = np.flatnonzero(pool.feature[pool.roots] >= 0)
+        if len(real) < pool.n_learners:  # trees of one leaf are a constant: one of them is enough for all
+            alike = np.setdiff1d(np.arange(pool.n_learners), real)
+            constant = float(pool.value[pool.roots[alike]].sum())
+            one = pool.subset(alike[:1])
+            pool = TreePool.concatenate([pool.subset(real), replace(one, value=np.full_like(one.value, constant))])
+        return Score(pool, np.full((pool.n_learners, 1), 1.0 / len(pools)), np.zeros(1))
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """Which stages of a chain are nodes, and what leads from each to the next.
+
+    Attributes
+    ----------
+    stages : list of int
+        In the order of the chain; the number after its last one is a lazy expert.
+    gates : list of Gate
+        One for each stage but the last.
+    value : ndarray of shape (n,)
+        Expected risk + cost_weight * price at each training row, out of fold, with the shifts of the chain.
+    mean_value : float
+        What policies are compared by.
+    mean_cost : float
+        What a row pays on average.
+    loss_history : ndarray
+        The mean of what was minimised (without shifts) after each gate was learned, the last one first.
+    reached : ndarray of shape (n_stages,)
+        Share of the training rows that stops at each of `stages`, out of fold.
+    """
+
+    stages: list[int]
+    gates: list[Gate]
+    value: np.ndarray
+    mean_value: float
+    mean_cost: float
+    loss_history: np.ndarray
+    reached: np.ndarray
+
+    @property
+    def loss(self) -> float:
+        """What was minimised: without shifts, so that only chains over the same rows compare."""
+        return float(self.loss_history[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class _Way:
+    """One of the ways to go on from a stage: who goes, what every row then loses and pays, and the gate, if any."""
+
+    goes: np.ndarray
+    value: np.ndarray
+    paid: np.ndarray
+    gate: Gate | None = None
+
+
+def induce(chain: Chain, cost_weight: float, lazy: LazyExpert | None = None) -> Policy:
+    """The gates of a chain, from the last stage to the first; `lazy`, with shifted losses, comes after the last one."""
+    # 1. At the last stage nothing is left to decide: V_m = l_m + lam * c_m.
+    n, last = len(chain.rows), len(chain.stages) - 1
+    if lazy is None:
+        paid = np.full(n, chain.prices[last])
+        value = chain.losses[:, last] + cost_weight * paid
+    else:
+        last += 1
+        paid = lazy.prices(NO_COLUMNS)
+        value = lazy.losses + cost_weight * paid
+    history = [chain.mean(value)]
+    nodes: list[tuple[int, Gate | None]] = [(last, None)]
+    stops = np.full(n, last)
+    for stage in range(last - 1, -1, -1):
+        # 2. What a row loses that stops here, and what it loses that goes on.
+        here = np.full(n, chain.prices[stage])
+        stopping = chain.losses[:, stage] + cost_weight * here
+        all_go = _Way(np.full(n, True), value, paid)
+        if lazy is not None and nodes == [(last, None)]:
+            # behind a gate, what this stage has bought is paid when a row comes to the lazy expert
+            paid = lazy.prices(chain.stages[stage].columns)
+            value = lazy.losses + cost_weight * paid
+        ways = [all_go, _Way(np.full(n, False), stopping, here)]
+        # 3. The gate: a regression of G_k on the features at hand.
+        gain = stopping - value
+        if chain.can_gate(stage) and gain.min() < 0 < gain.max():
+            gate, said = _learn_gate(chain, stage, gain)
+            goes = said > 0
+            if RARE <= chain.mean(goes) <= 1 - RARE:
+                decided = np.where(goes, value, stopping) + cost_weight * chain.gate_price
+                ways.append(_Way(goes, decided, np.where(goes, paid, here) + chain.gate_price, gate))
+        # 4. All rows go, none does, or the gate decides: what is best out of fold is V_k.
+        best = min(ways, key=lambda way: chain.mean(way.value))
+        value, paid = best.value, best.paid
+        stops = np.where(best.goes, stops, stage)
+        if best.gate is not None:
+            nodes.append((stage, best.gate))
+        elif not best.goes.any():
+            nodes = [(stage, None)]
+        history.append(chain.mean(value))
+    nodes.reverse()
+    value = value + np.append(chain.shifts, 0.0)[stops]
+    return Policy(
+        stages=[stage for stage, _ in nodes],
+        gates=[gate for _, gate in nodes if gate is not None],
+        value=value,
+        mean_value=chain.mean(value),
+        mean_cost=chain.mean(paid),
+        loss_history=np.array(history),
+        reached=np.array([chain.mean(stops == stage) for stage, _ in nodes]),
+    )
+
+
+def _learn_gate(chain: Chain, stage: int, gain: np.ndarray) -> tuple[Gate, np.ndarray]:
+    """The gate of a stage, and what it says at each row, from the half that did not learn from the row."""
+    columns = chain.stages[stage].columns
+    said = np.empty(len(gain))
+    boosters = []
+    for half, (learns, hears) in enumerate((chain.halves, chain.halves[::-1])):
+        booster = chain.regression(stage, half).fit(gain[learns])
+        said[hears] = booster.predict(chain.rows.X[np.ix_(hears, columns)])
+        boosters.append(booster)
+    return Gate(boosters, columns), said

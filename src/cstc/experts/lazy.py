@@ -1,0 +1,170 @@
+"""Experts that buy on their branches: for data on which different rows need different features.
+
+The experts of a chain use what their stage has bought, the same for all rows that stop there.  A lazy expert buys while
+it is evaluated: one boosted ensemble, grown with LightGBM's prices per row, so that a split pays for its feature at the
+rows that have not bought it yet.  Where one order of buying suits all rows this is the more expensive way.  Where none
+does, a lazy expert may take the place of the whole chain, or of its end (`gates`).
+
+It is one ensemble on all rows, since members of several folds would each buy features of their own.  What it does to
+new rows, its losses as well as its bills, is known from ensembles without each fold.  First one fold is held out, and
+the others only if what that one says can compete with the chain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..boosting import Boosting, boost, boost_folds, trees_of
+from ..costs import ResolvedCosts
+from ..model import TreePool
+from ..model.build import Score
+from ..rows import Rows
+from .expectation import Expectation
+from .expert import Expert
+
+__all__ = ["LazyExpert", "LazyExperts"]
+
+LEAST_ROWS = 1000  # with fewer, one fold says next to nothing
+NEGLIGIBLE = 0.01  # part of the loss that all purchases together must weigh
+
+
+@dataclass(frozen=True, eq=False)
+class LazyExpert:
+    """One ensemble, and what it does to rows that it did not learn from.
+
+    Attributes
+    ----------
+    expert : Expert
+    losses : ndarray of shape (n,)
+        What stopping with its prediction is expected to lose at each training row; shifted to what was observed.
+    items : bool ndarray of shape (n, n_items)
+        What the branches of the row buy.
+    costs : ResolvedCosts
+    """
+
+    expert: Expert
+    losses: np.ndarray
+    items: np.ndarray
+    costs: ResolvedCosts
+
+    def prices(self, columns: np.ndarray) -> np.ndarray:
+        """What a row has paid at the end if it came with all that these columns require."""
+        return self.costs.charge(self.items | self.costs.items_of(columns), self.expert.n_learners)
+
+
+@dataclass(frozen=True, eq=False)
+class _Screen:
+    """An ensemble without the first fold: its trees, and its losses and prices at the rows of that fold."""
+
+    pool: TreePool
+    losses: np.ndarray
+    prices: np.ndarray
+
+
+class LazyExperts:
+    """Lazy experts by the strength of their prices, in powers of two, each grown when it is first asked for.
+
+    Parameters
+    ----------
+    boosting : Boosting
+    rows : Rows
+    folds : ndarray of shape (n,)
+    unit : float
+        Risk for one unit of cost at which a typical feature would cost all risk that the constant leaves; 0 if
+        nothing has a price.
+    expected : Expectation
+        Of losses at the rows.
+    """
+
+    def __init__(self, boosting: Boosting, rows: Rows, folds: np.ndarray, unit: float, expected: Expectation):
+        # sampling rows or features for each tree makes every tree buy something else
+        self._boosting = replace(boosting, feature_fraction=1.0, row_fraction=1.0)
+        self._rows, self._folds = rows, folds
+        self.unit = unit
+        self._expected = expected
+        costs = boosting.costs
+        self._most_expensive = costs.full_cost + costs.evaluation * boosting.n_rounds * len(boosting.constant)
+        self._first = folds == folds.min()
+        self._screened: dict[int, _Screen] = {}
+        self._grown: dict[int, LazyExpert] = {}
+
+    @property
+    def n_grown(self) -> int:
+        """Ensembles that were grown, the screens included."""
+        return len(self._screened) + len(self._grown)
+
+    def find(self, cost_weight: float, value: np.ndarray) -> LazyExpert | str:
+        """The one for a cost weight; or why none competes with what is expected to lose `value` at each row."""
+        power = self.power(cost_weight)
+        if power is None:
+            return self.why_none()
+        # every second power first: where that has no chance, its neighbours are not even grown
+        rough, k = 2 * round(power / 2), round(power)
+        if self.competes(rough, cost_weight, value) and self.competes(k, cost_weight, value):
+            return self._grow(k)
+        return "no chance on one fold"
+
+    def power(self, cost_weight: float) -> float | None:
+        """A cost weight as a power of two, in units; None where lazy experts have nothing to say."""
+        ratio = cost_weight / self.unit if self.unit else 0.0
+        return float(np.log2(ratio)) if 0 < ratio < np.inf and len(self._folds) >= LEAST_ROWS else None
+
+    def why_none(self) -> str:
+        """Where `power` is None, the reason."""
+        return f"fewer than {LEAST_ROWS} rows" if len(self._folds) < LEAST_ROWS else "no prices to weigh"
+
+    def purchases(self, k: int) -> np.ndarray:
+        """What an ensemble of that strength buys at each row; the first fold did not teach it."""
+        return self._screen(k).pool.bought_items(self._rows.X, self._boosting.costs.feature_items)
+
+    def competes(self, k: int, cost_weight: float, value: np.ndarray) -> bool:
+        """Whether its loss on the first fold is smaller by more than a standard error, and prices play a part in it."""
+        value, weights = value[self._first], self._rows.weights[self._first]
+        negligible = NEGLIGIBLE * np.average(value, weights=weights)
+        if cost_weight * self._most_expensive < negligible:
+            return False  # without growing anything
+        screen = self._screen(k)
+        if cost_weight * np.average(screen.prices, weights=weights) < negligible:
+            return False
+        worse = screen.losses + cost_weight * screen.prices - value
+        mean = np.average(worse, weights=weights)
+        error = np.sqrt(np.average((worse - mean) ** 2, weights=weights) / len(worse))
+        return bool(mean < -error)
+
+    def _screen(self, k: int) -> _Screen:
+        if k not in self._screened:
+            kept, out = self._rows.take(~self._first), self._rows.take(self._first)
+            booster = boost(self._boosting, kept, cost_weight=self.unit * 2.0**k, validation=out)
+            pool, weights = trees_of(booster, len(self._boosting.constant))
+            losses, items = self._told(pool, weights, np.flatnonzero(self._first))
+            self._screened[k] = _Screen(pool, losses, self._boosting.costs.charge(items, pool.n_learners))
+        return self._screened[k]
+
+    def _grow(self, k: int) -> LazyExpert:
+        """One ensemble on all rows; what it loses and buys is known from those without each fold."""
+        if k in self._grown:
+            return self._grown[k]
+        boosting, rows, strength = self._boosting, self._rows, self.unit * 2.0**k
+        n_outputs, costs = len(boosting.constant), boosting.costs
+        boosters, rounds = boost_folds(boosting, rows, self._folds, cost_weight=strength)
+        margins = np.tile(boosting.constant, (len(rows), 1))
+        items = np.zeros((len(rows), costs.n_items), dtype=bool)
+        for fold, booster in zip(np.unique(self._folds), boosters, strict=True):
+            out = self._folds == fold
+            pool, weights = trees_of(booster, n_outputs, rounds)
+            margins[out] += pool.transform(rows.X[out]) @ weights
+            items[out] = pool.bought_items(rows.X[out], costs.feature_items)
+        pool, weights = trees_of(boost(boosting, rows, cost_weight=strength, n_rounds=rounds), n_outputs)
+        expert = Expert(Score(pool, weights, boosting.constant), margins)
+        losses = self._expected(margins) + self._expected.shift(margins)
+        self._grown[k] = LazyExpert(expert, losses, items, costs)
+        return self._grown[k]
+
+    def _told(self, pool: TreePool, weights: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Expected losses of an ensemble at some rows, shifted to what was observed, and what it buys there."""
+        X = self._rows.X[at]
+        margins = self._boosting.constant + pool.transform(X) @ weights
+        losses = self._expected(margins, at) + self._expected.shift(margins, at)
+        return losses, pool.bought_items(X, self._boosting.costs.feature_items)

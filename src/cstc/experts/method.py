@@ -1,0 +1,128 @@
+"""The default method: experts on growing sets of features, gates that stop each row in time, branches where they pay.
+
+1. Two orders of buying are cut into stages, nested sets of features (`purchases`).
+2. Each stage gets an expert, the best predictor on its features, cross-fitted (`expert`, `chain`).
+3. For the given cost weight, gates are learned from the last stage to the first (`gates`).  Stages that all rows pass
+   are left out.
+4. Groups of rows that need different features may get chains of their own (`branches`).
+5. The end of the chain, or all of it, may be an expert that buys on its branches (`lazy`).
+
+All of these are candidates (`candidates`), and the one with the least expected loss is taken.
+
+Steps 1 and 2 do not know the cost weight, so a whole frontier shares them; lazy experts and groups are shared by cost
+weights around a power of two or four.  Rows never teach twice: experts answer gates out of fold, gates answer each
+other from the other half, and validation rows teach nothing at all, so that they can choose between cost weights.
+Only how rows are parted into groups is learned from rows that groups then learn from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..method import CandidateRow, Method, Problem, Trained
+from ..model.build import build_tree
+from ..rows import Units, folds_of
+from .candidates import Candidate, Family, candidates_for, everything_of, least_of
+from .chain import ChainGrower
+from .lazy import LazyExperts
+from .purchases import unit_of_prices
+
+__all__ = ["Experts"]
+
+#: What keeps experts from learning noise; chosen on small and middle-sized data alike.
+REGULARISED = {"feature_fraction": 0.7, "row_fraction": 0.8, "l2": 2.0}
+
+
+class Experts(Method):
+    """A chain of boosted experts on growing sets of features, with gates, and branches where rows need different ones.
+
+    The default method with boosted trees.  docs/beyond-the-paper.md explains it on one page.
+
+    Parameters
+    ----------
+    folds : int, default=5
+        Every expert is grown once without each fold: what gates learn from it never saw the row.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from cstc import CSTCClassifier, Experts
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = CSTCClassifier(method=Experts(folds=3), n_weak_learners=20, random_state=0).fit(X, y)
+    >>> [candidate.verdict for candidate in model.candidates_ if candidate.verdict == "taken"]
+    ['taken']
+    """
+
+    takes = ("boosted",)
+    uses_validation = False
+
+    def __init__(self, *, folds=5):
+        self.folds = folds
+
+    def check(self) -> None:
+        self._check_counts("folds", least=2)
+
+    def train(self, problem: Problem) -> Trained:
+        if "family" not in problem.shared:
+            problem.shared["family"] = self._grow(problem)
+        family, units = problem.shared["family"]
+        if problem.cost_weight == 0:  # nothing is weighed
+            candidates = [everything_of(family)]
+        else:
+            problem.report("gates")
+            candidates = candidates_for(family, units.standard_weight(problem.cost_weight))
+        taken = least_of(candidates)
+        nodes = taken.nodes(problem.costs)
+        model = build_tree(
+            nodes.shape,
+            [expert.score for expert in nodes.experts],
+            nodes.routes,
+            constant=family.grower.boosting.constant,
+            costs=problem.costs,
+            link=problem.loss.link,
+            schema=problem.schema,
+            offset=units.offset,
+            scale=units.scale,
+        )
+        return Trained(
+            model=model,
+            loss_history=[units.risk(taken.history)],
+            converged=True,
+            reached=nodes.reached,
+            candidates=[_row(candidate, taken, units) for candidate in candidates],
+        )
+
+    def n_ensembles(self, shared: dict[str, Any]) -> int:
+        if "family" not in shared:
+            return 0
+        family, _ = shared["family"]
+        return family.grower.n_grown + family.lazy.n_grown
+
+    def _grow(self, problem: Problem) -> tuple[Family, Units]:
+        """Steps 1 and 2, for all cost weights."""
+        n, loss, costs = len(problem.rows), problem.loss, problem.costs
+        if n < self.folds:
+            raise ValueError(
+                f"{n} training rows are fewer than the {self.folds} folds of the experts; "
+                "give more rows, or method=Experts(folds=...) with a smaller number"
+            )
+        units = Units.of(problem.rows, loss)
+        rows = units.standard(problem.rows)
+        boosting = problem.boosting.starting_at(rows, **REGULARISED)
+        folds = folds_of(rows, self.folds, problem.random_state, by_class=loss.has_classes)
+        half = folds_of(rows, 2, problem.random_state + 1) == 0
+        if len(np.unique(folds)) < 2 or half.all() or not half.any():
+            what = "rows" if rows.qid is None else "whole queries"
+            raise ValueError(f"experts are fitted in folds of {what}, and the data has too few of them; give more")
+        grower = ChainGrower(rows, boosting, folds, half, problem.report)
+        grown = grower.grow(np.arange(n), np.arange(rows.X.shape[1]), costs.prices == 0)
+        unit = unit_of_prices(costs, grower.risk(np.tile(boosting.constant, (n, 1))))
+        lazy = LazyExperts(boosting, rows, folds, unit, grown.expected)
+        return Family(grower, grown, lazy, {}, {}), units
+
+
+def _row(candidate: Candidate, taken: Candidate, units: Units) -> CandidateRow:
+    verdict = "taken" if candidate is taken else candidate.why_not or "expected to lose more"
+    return CandidateRow(candidate.name, float(units.risk(candidate.loss)), float(candidate.cost), verdict)

@@ -1,0 +1,117 @@
+"""The order in which features are bought: nested sets of features, from free to all that is worth anything.
+
+One ensemble is boosted while the prices fall.  A feature enters with the first split whose gain on all rows pays its
+whole price at the level that prices have reached by then, so what is left to explain decides, and a feature that only
+repeats an earlier one comes late.  The order in which features enter is cut into stages whose prices grow by a
+constant factor.
+
+Which order is best depends on who will buy: if rows may stop on the way, an expensive feature that settles most of them
+is a better beginning than a cheap one that settles few.  So there are two orders: by the prices, and by what features
+explain alone.  The expected loss decides between them (`gates`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..boosting import Boosting, boost_while_prices_fall
+from ..costs import ResolvedCosts
+from ..rows import Rows
+
+__all__ = ["Order", "Stage", "orders_of", "unit_of_prices"]
+
+LEVELS = np.repeat(np.geomspace(1.0, 1e-5, 40), 6)  # six rounds at each level of the prices
+EXPONENTS = {"by price": 1.0, "by gain": 0.0}  # of the prices, one order for each
+MOST_STAGES = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """A set of features, and the price of having bought what they require."""
+
+    columns: np.ndarray
+    price: float
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """Stages, each holding the features of the one before; the first one is free."""
+
+    name: str
+    stages: list[Stage]
+
+
+def orders_of(boosting: Boosting, rows: Rows, columns: np.ndarray, paid: np.ndarray, risk: float) -> list[Order]:
+    """The orders of buying some columns, without repetitions.
+
+    `paid` (bool, n_items) is at hand already; `risk` is that of the constant prediction.
+    """
+    costs = boosting.costs
+    prices = np.where(paid, 0.0, costs.prices)
+    bill = replace(costs, prices=prices, feature_items=costs.feature_items[columns])
+    local = replace(boosting.on(columns), costs=bill)
+    seen = rows.on(columns)
+    orders: list[Order] = []
+    for name, exponent in EXPONENTS.items():
+        stages = _stages(_entering(local, seen, risk, exponent), local.costs)
+        order = Order(name, [Stage(columns[stage.columns], stage.price) for stage in stages])
+        if not any(_same(order, other) for other in orders):
+            orders.append(order)
+    return orders
+
+
+def unit_of_prices(costs: ResolvedCosts, risk: float) -> float:
+    """Risk for one unit of cost at which a typical feature would cost all of `risk`; 0 if nothing has a price."""
+    prices = costs.divided_prices
+    return risk / _typical(prices) if (prices > 0).any() else 0.0
+
+
+def _typical(prices: np.ndarray) -> float:
+    """The median of what is not free."""
+    return float(np.median(prices[prices > 0]))
+
+
+def _entering(boosting: Boosting, rows: Rows, risk: float, exponent: float) -> list[int]:
+    """Columns in the order in which they enter while prices fall from "all risk for a typical feature"."""
+    prices = boosting.costs.divided_prices
+    priced = prices > 0
+    varies = (rows.X[0] != rows.X).any(axis=0) & ~np.isnan(rows.X).all(axis=0)
+    if not (priced & varies).any():
+        return []
+    prices = np.where(priced, risk * (prices / _typical(prices)) ** exponent, 0.0)
+    booster = boost_while_prices_fall(boosting, rows, prices, LEVELS)
+    order: dict[int, None] = {}
+    for tree in booster.dump_model()["tree_info"]:
+        waiting = [tree["tree_structure"]]
+        while waiting:
+            node = waiting.pop()
+            if "split_feature" in node:
+                order.setdefault(node["split_feature"])
+                waiting += [node["right_child"], node["left_child"]]
+    return list(order)
+
+
+def _stages(order: list[int], costs: ResolvedCosts) -> list[Stage]:
+    """Cut the order where the price has grown enough; what needs no further item comes along for nothing."""
+    bought = costs.prices == 0
+    steps = [bought]
+    for column in order:
+        bought = bought | costs.feature_items[column]
+        steps.append(bought)
+    prices = costs.bills(np.array(steps))
+    paid = np.unique(prices[prices > 0])
+    ends = [0]
+    if len(paid):
+        wanted = np.geomspace(paid[0], paid[-1], MOST_STAGES) * (1 - 1e-9)
+        ends += [int(np.searchsorted(prices, paid[k])) for k in np.unique(np.searchsorted(paid, wanted))]
+    stages = [Stage(costs.at_hand(steps[end]), float(prices[end])) for end in ends]
+    none = [Stage(np.zeros(0, dtype=int), 0.0)]  # where evaluation costs, even free features have a price
+    return none + stages if costs.evaluation and len(stages[0].columns) else stages
+
+
+def _same(order: Order, other: Order) -> bool:
+    return len(order.stages) == len(other.stages) and all(
+        np.array_equal(ours.columns, theirs.columns) for ours, theirs in zip(order.stages, other.stages, strict=True)
+    )

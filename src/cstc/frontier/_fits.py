@@ -1,0 +1,115 @@
+"""One fit for each cost weight, what fits share, and what the rows that choose say of each.
+
+Whatever a method keeps in `shared` is used again by all fits: `Experts` its experts, lazy experts and groups, `Paper`
+and `Exact` the columns of ``Phi``.  A fit of `Paper` also starts from the solution of the next larger cost weight.
+(From a smaller one it takes longer than from the top-down start: weights that have to leave again leave slowly.)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from ..metrics import cost_summary
+from ..rows import Rows
+from ._checkpoint import Checkpoint
+
+__all__ = ["Fits", "Point", "judged_point"]
+
+NEAR = 8.0  # a solution for a cost weight up to so many times as large is a good start
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A fitted model and what validation data says of it."""
+
+    model: Any
+    row: dict[str, Any]
+
+    @property
+    def cost_weight(self) -> float:
+        return self.row["cost_weight"]
+
+    @property
+    def cost(self) -> float:
+        return self.row["mean_cost"]
+
+    @property
+    def quality(self) -> float:
+        return self.row["quality"]
+
+    @property
+    def is_free(self) -> bool:
+        return self.model.mean_cost_ == 0.0 and self.row["max_cost"] == 0.0
+
+
+def judged_point(model: Any, varied: str, value: Any, costs: np.ndarray, quality: float, rows: Rows) -> Point:
+    """A model with what the rows that choose say of it, by the value of the parameter that is varied."""
+    if not np.isfinite(quality):
+        raise ValueError(f"the quality of the model with {varied}={_shown(value)} is {quality}")
+    row = {varied: value} | {f"{name}_cost": cost for name, cost in cost_summary(costs, rows.weights).items()}
+    items = int(model.model_.terminal_items().any(axis=0).sum())
+    return Point(model, row | {"quality": quality, "nodes": model.model_.shape.n_nodes, "items": items})
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else repr(value)
+
+
+@dataclass(eq=False)
+class Fits:
+    """Fits a model for a cost weight, or finds it in the checkpoint; what fits can share is shared."""
+
+    estimator: Any
+    train: Rows
+    validation: Rows
+    quality: Callable[[Any, Rows, np.ndarray | None], float]
+    store: Checkpoint | None
+    report: Callable[[int, Point, float, bool], None]
+    points: dict[float, Point] = field(default_factory=dict)
+    shared: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, weight: float) -> Point:
+        if weight in self.points:
+            return self.points[weight]
+        started = time.perf_counter()
+        model = clone(self.estimator).set_params(cost_weight=weight)
+        found = None if self.store is None else self.store.restore(weight)
+        if found is not None:
+            model._restore(*found)
+        else:
+            rows = self.train
+            given = {"shared": self.shared, "start": self._start(weight)}
+            model._fit(rows.X, rows.y, None, None, rows.weights, None, rows.qid, None, **given)
+            if self.store is not None:
+                self.store.store(weight, model.model_, model._state())
+        point = self.points[weight] = self._judge(model)
+        self.report(len(self.points), point, time.perf_counter() - started, found is not None)
+        return point
+
+    def _start(self, weight: float) -> Any:
+        """The solution of the next larger cost weight, if it is near and its model buys anything.
+
+        Points come in the same order, with the same solutions, whether they are fitted or read from a checkpoint.
+        """
+        larger = [other for other in self.points if weight < other <= NEAR * weight]
+        if not larger or self.points[min(larger)].is_free:
+            return None
+        return self.points[min(larger)].model._solution
+
+    def _judge(self, model) -> Point:
+        margins, costs = model.model_.decision_and_cost(model._check_X(self.validation.X, reset=False))
+        quality = self.quality(model, self.validation, margins)
+        return judged_point(model, "cost_weight", float(model.cost_weight), costs, quality, self.validation)
+
+    def risk(self) -> float:
+        """Mean risk of the constant prediction on the training rows."""
+        model = next(iter(self.points.values())).model
+        y = model._check_y(self.train.y, reset=False)
+        margins = np.tile(model.model_.constant, (len(y), 1))
+        return model._loss().risk(margins, y, self.train.weights)

@@ -1,0 +1,140 @@
+"""What every method is given, and what it returns: the seam between the estimators and `paper`, `experts`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from .boosting import Boosting
+from .costs import ResolvedCosts
+from .losses import Loss
+from .model import FittedTree, Schema
+from .rows import Rows
+
+__all__ = ["CandidateRow", "Method", "Problem", "Trained"]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """All that a method learns from.
+
+    Attributes
+    ----------
+    rows : Rows
+        Checked and encoded; targets in the units of the user.
+    validation : Rows or None
+        Rows that judge, if the user gave any.
+    loss : Loss
+    costs : ResolvedCosts
+    schema : Schema
+    cost_weight : float
+        The paper's lambda: how much risk one unit of cost is worth.
+    weak_learners : {"boosted", "identity"}
+    boosting : Boosting
+        How trees are boosted, if they are.
+    random_state : int
+    report : callable
+        Is told what is going on.
+    shared : dict
+        What fits to the same rows with other cost weights can use again; a method keeps there what it likes.
+    start : object
+        `Trained.solution` of a fit with a cost weight that is a little larger, if there is one.
+    """
+
+    rows: Rows
+    validation: Rows | None
+    loss: Loss
+    costs: ResolvedCosts
+    schema: Schema
+    cost_weight: float
+    weak_learners: str
+    boosting: Boosting
+    random_state: int = 0
+    report: Callable[[str], None] = lambda text: None
+    shared: dict[str, Any] = field(default_factory=dict)
+    start: Any = None
+
+
+class CandidateRow(NamedTuple):
+    """One of the models that a method had to choose from."""
+
+    name: str
+    expected_loss: float  # risk + cost_weight * cost, in the units of the user; NaN where it was not grown
+    mean_cost: float  # NaN where it was not grown
+    verdict: str  # "taken", or why not
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A fitted tree, and how it came about.
+
+    Attributes
+    ----------
+    model : FittedTree
+    loss_history : list of ndarray
+        For each stage of training, the loss after every step.
+    converged : bool
+    reached : ndarray of shape (n_terminals,)
+        Share of the training rows at each terminal: soft, or out of fold for experts.
+    solution : object or None
+        Where a fit with another cost weight can start.
+    candidates : list of CandidateRow
+    """
+
+    model: FittedTree
+    loss_history: list[np.ndarray]
+    converged: bool
+    reached: np.ndarray
+    solution: Any = None
+    candidates: Sequence[CandidateRow] = ()
+
+
+class Method(BaseEstimator):
+    """A way from rows to a fitted tree, with parameters of its own.
+
+    A method is a parameter of an estimator and is nested there as scikit-learn nests estimators: `clone`, `get_params`
+    and ``set_params(method__name=value)`` work.
+    """
+
+    #: What it can be built on.
+    takes: tuple[str, ...] = ("boosted", "identity")
+    #: Whether `fit` can use validation rows that the user has.
+    uses_validation = True
+
+    def check(self) -> None:
+        """Raise ValueError for a parameter that cannot be."""
+
+    def train(self, problem: Problem) -> Trained:
+        """Fit a tree of classifiers."""
+        raise NotImplementedError
+
+    def n_ensembles(self, shared: dict[str, Any]) -> int:
+        """Boosted ensembles in what was shared."""
+        return 0
+
+    # -- checks that several methods need ----------------------------------------------------------------------
+
+    def _check_numbers(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if not isinstance(value, Real) or not np.isfinite(float(value)) or value < 0:
+                raise ValueError(f"{name} is {value!r}; it must be a finite number, 0 or more")
+
+    def _check_counts(self, *names: str, least: int = 1, or_none: bool = False) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if or_none and value is None:
+                continue
+            if not isinstance(value, Integral) or value < least:
+                none = "None or " if or_none else ""
+                raise ValueError(f"{name} is {value!r}; it must be {none}a whole number, {least} or more")
+
+    def _check_choice(self, name: str, allowed: tuple[str, ...]) -> None:
+        value = getattr(self, name)
+        if not isinstance(value, str) or value not in allowed:
+            raise ValueError(f"{name} is {value!r}; it must be one of {allowed}")

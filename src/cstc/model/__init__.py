@@ -1,0 +1,18 @@
+"""What is saved, served and drawn: flat arrays that predict and count cost, with numpy alone."""
+
+from .fitted import COUNTINGS, FittedTree, check_counting
+from .links import LINKS, probabilities
+from .pool import TreePool
+from .schema import Schema
+from .shape import TreeShape
+
+__all__ = [
+    "COUNTINGS",
+    "LINKS",
+    "FittedTree",
+    "Schema",
+    "TreePool",
+    "TreeShape",
+    "check_counting",
+    "probabilities",
+]

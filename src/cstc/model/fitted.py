@@ -1,0 +1,276 @@
+"""The fitted model as flat arrays: the one thing that predicts, counts cost, is saved and is served.
+
+A model is one pool of weak learners and, for each classifier node, two weight vectors over it: one that
+predicts and one that routes (the same in the paper, until pruning and fine-tuning part them).  Nodes of
+the paper, boosted experts and learned gates are all of this form.
+
+Cost is counted here and nowhere else, in two ways that must never be mixed in one comparison:
+
+``"learner"``
+    The paper's: all items of every weak learner with a non-zero weight on the row's path.
+``"branch"``
+    What serving really pays: the items of the splits on the branches that the row takes.
+
+Only numpy is imported here: a loaded model needs nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from ..costs import ResolvedCosts, counted, span
+from .links import probabilities
+from .pool import TreePool, unpack_items
+from .schema import Schema
+from .shape import TreeShape
+from .sketch import sketch
+
+__all__ = ["COUNTINGS", "FittedTree", "check_counting"]
+
+COUNTINGS = ("branch", "learner")
+ROW_BLOCK = 4096
+CELLS = 1 << 23  # rows x learners in one block, at most: what a block keeps in memory
+
+
+@dataclass(frozen=True)
+class Run:
+    """What happened to a block of rows: where each ended, its margins, and the learners it evaluated."""
+
+    rows: slice
+    terminals: np.ndarray  # (n,)
+    margins: np.ndarray  # (n, n_outputs)
+    leaves: np.ndarray  # (n, n_learners), -1 where a learner was not evaluated
+
+
+@dataclass(frozen=True, eq=False)
+class FittedTree:
+    """A fitted tree of classifiers.
+
+    What takes rows takes a matrix of numbers, or a table with the columns of the schema.
+
+    Attributes
+    ----------
+    pool : TreePool
+        The weak learners.
+    shape : TreeShape
+        Who is whose child.
+    predict_weights : ndarray of shape (n_learners, n_nodes, n_outputs)
+    predict_intercepts : ndarray of shape (n_nodes, n_outputs)
+    route_weights : ndarray of shape (n_learners, n_nodes)
+        A row goes to the upper child if ``h(x) @ route_weights > thresholds``; zero at leaf classifiers.
+    thresholds : ndarray of shape (n_nodes,)
+    constant : ndarray of shape (n_outputs,)
+        Margins of the constant prediction: the answer before anything was bought.
+    costs : ResolvedCosts
+    link : {"identity", "logistic", "softmax"}
+    schema : Schema
+    """
+
+    pool: TreePool
+    shape: TreeShape
+    predict_weights: np.ndarray
+    predict_intercepts: np.ndarray
+    route_weights: np.ndarray
+    thresholds: np.ndarray
+    constant: np.ndarray
+    costs: ResolvedCosts
+    link: str
+    schema: Schema
+
+    @property
+    def n_outputs(self) -> int:
+        return self.predict_weights.shape[2]
+
+    def __repr__(self) -> str:
+        sizes = [(self.shape.n_nodes, "node"), (self.pool.n_learners, "learner")]
+        sizes += [(len(self.schema.feature_names), "feature"), (self.costs.n_items, "item")]
+        costs = self.terminal_costs()
+        what = ", ".join(counted(*size) for size in sizes)
+        return f"<FittedTree: {what}, paths cost {span(costs.min(), costs.max())}>"
+
+    def _repr_html_(self) -> str:
+        return sketch(self)
+
+    @cached_property
+    def predict_learners(self) -> np.ndarray:
+        """Bool (n_nodes, n_learners): the learners that a node's prediction needs."""
+        return (self.predict_weights != 0).any(axis=2).T
+
+    @cached_property
+    def route_learners(self) -> np.ndarray:
+        """Bool (n_nodes, n_learners): the learners that a node's gate needs."""
+        return self.route_weights.T != 0
+
+    @cached_property
+    def terminal_learners(self) -> np.ndarray:
+        """Bool (n_terminals, n_learners): all learners that a row evaluates on its way to each terminal."""
+        routed = (self.shape.paths.astype(int) @ self.route_learners.astype(int)) > 0
+        return routed | self.predict_learners[self.shape.terminal_parents]
+
+    @cached_property
+    def _learner_items(self) -> np.ndarray:
+        return self.pool.learner_uses(self.costs.feature_items)
+
+    @cached_property
+    def _position_bits(self) -> np.ndarray:
+        return self.pool.position_bits(self.costs.feature_items)
+
+    def terminal_items(self) -> np.ndarray:
+        """Bool (n_terminals, n_items): the items of all learners on each path (the paper's counting)."""
+        return (self.terminal_learners.astype(int) @ self._learner_items.astype(int)) > 0
+
+    def terminal_costs(self) -> np.ndarray:
+        """``c^l``: the exact cost of each path in the paper's counting."""
+        return self.costs.charge(self.terminal_items(), self.terminal_learners.sum(axis=1))
+
+    def runs(self, X: np.ndarray) -> Iterator[Run]:
+        """Send the rows down the tree in blocks, evaluating only the learners that each path needs."""
+        block = max(1, min(ROW_BLOCK, CELLS // max(1, self.pool.n_learners)))
+        for start in range(0, len(X), block):
+            rows = slice(start, min(start + block, len(X)))
+            yield self._run(X[rows], rows)
+
+    def _run(self, X: np.ndarray, rows: slice) -> Run:
+        n = len(X)
+        leaves = np.full((n, self.pool.n_learners), -1, dtype=np.int32)
+        outputs = np.zeros((n, self.pool.n_learners))
+        terminals = np.empty(n, dtype=int)
+        margins = np.empty((n, self.n_outputs))
+
+        def evaluate(learners: np.ndarray, at: np.ndarray) -> None:
+            # all rows at one node came the same way, so the first row tells what is already known
+            new = learners[leaves[at[0], learners] < 0]
+            if len(new):
+                found = self.pool.leaves(X[at], new)
+                leaves[np.ix_(at, new)] = found
+                outputs[np.ix_(at, new)] = self.pool.outputs(X[at], found)
+
+        def leave(node: int, terminal: int, at: np.ndarray) -> None:
+            learners = np.flatnonzero(self.predict_learners[node])
+            evaluate(learners, at)
+            terminals[at] = terminal
+            weights = self.predict_weights[learners, node]
+            margins[at] = outputs[np.ix_(at, learners)] @ weights + self.predict_intercepts[node]
+
+        waiting = [(0, np.arange(n))]
+        while waiting:
+            node, at = waiting.pop()
+            if not len(at):
+                continue
+            if self.shape.is_leaf[node]:
+                leave(node, -1 - self.shape.upper[node], at)
+                continue
+            learners = np.flatnonzero(self.route_learners[node])
+            evaluate(learners, at)
+            above = outputs[np.ix_(at, learners)] @ self.route_weights[learners, node] > self.thresholds[node]
+            for child, going in ((self.shape.upper[node], at[above]), (self.shape.lower[node], at[~above])):
+                if child >= 0:
+                    waiting.append((child, going))
+                elif len(going):
+                    leave(node, -1 - child, going)
+        return Run(rows, terminals, margins, leaves)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Margins of shape (n, n_outputs) at the terminal that each row reaches."""
+        X = self.schema.matrix(X)
+        margins = np.empty((len(X), self.n_outputs))
+        for run in self.runs(X):
+            margins[run.rows] = run.margins
+        return margins
+
+    def answers(self, margins: np.ndarray) -> np.ndarray:
+        """Predictions from margins: values, or classes."""
+        if self.schema.classes is None:
+            return margins[:, 0]
+        return self.schema.classes[probabilities(margins, self.link).argmax(axis=1)]
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predicted values or classes."""
+        return self.answers(self.decision_function(X))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Class probabilities, in the order of ``schema.classes``."""
+        if self.schema.classes is None:
+            raise ValueError("predict_proba needs a classifier; this model predicts numbers: use predict")
+        return probabilities(self.decision_function(X), self.link)
+
+    def apply(self, X: Any) -> np.ndarray:
+        """The terminal that each row reaches."""
+        X = self.schema.matrix(X)
+        terminals = np.empty(len(X), dtype=int)
+        for run in self.runs(X):
+            terminals[run.rows] = run.terminals
+        return terminals
+
+    def bought_items(self, X: Any, counting: str = "branch") -> np.ndarray:
+        """Bool (n, n_items): what is bought for each row."""
+        check_counting(counting)
+        X = self.schema.matrix(X)
+        bought = np.empty((len(X), self.costs.n_items), dtype=bool)
+        for run in self.runs(X):
+            bought[run.rows] = self._items_of(run, counting)
+        return bought
+
+    def predict_cost(self, X: Any, counting: str = "branch") -> np.ndarray:
+        """Exact cost of each row: every item and every weak learner on its path is paid once."""
+        check_counting(counting)
+        X = self.schema.matrix(X)
+        cost = np.empty(len(X))
+        for run in self.runs(X):
+            cost[run.rows] = self._cost_of(run, counting)
+        return cost
+
+    def decision_and_cost(self, X: Any, counting: str = "branch") -> tuple[np.ndarray, np.ndarray]:
+        """`decision_function` and `predict_cost` in one pass."""
+        check_counting(counting)
+        X = self.schema.matrix(X)
+        margins = np.empty((len(X), self.n_outputs))
+        cost = np.empty(len(X))
+        for run in self.runs(X):
+            margins[run.rows] = run.margins
+            cost[run.rows] = self._cost_of(run, counting)
+        return margins, cost
+
+    def _cost_of(self, run: Run, counting: str) -> np.ndarray:
+        evaluated = self.terminal_learners.sum(axis=1)[run.terminals]
+        return self.costs.charge(self._items_of(run, counting), evaluated)
+
+    def _items_of(self, run: Run, counting: str) -> np.ndarray:
+        if counting == "learner":
+            return self.terminal_items()[run.terminals]
+        bits = np.zeros((len(run.terminals), self._position_bits.shape[1]), dtype=np.uint64)
+        for terminal in np.unique(run.terminals):
+            at, learners = run.terminals == terminal, self.terminal_learners[terminal]
+            bits[at] = np.bitwise_or.reduce(self._position_bits[run.leaves[np.ix_(at, learners)]], axis=1)
+        return unpack_items(bits, self.costs.n_items)
+
+    def with_costs(self, costs: ResolvedCosts) -> FittedTree:
+        """The same model under other prices."""
+        return replace(self, costs=costs)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model into one file; see `cstc.save`."""
+        from .. import save  # by the package's own door: the file stands above this module, which knows nothing of it
+
+        save(self, path)
+
+    def compressed(self) -> FittedTree:
+        """The same model without the learners that no node uses."""
+        used = np.flatnonzero((self.predict_weights != 0).any(axis=(1, 2)) | (self.route_weights != 0).any(axis=1))
+        return replace(
+            self,
+            pool=self.pool.subset(used),
+            predict_weights=self.predict_weights[used],
+            route_weights=self.route_weights[used],
+        )
+
+
+def check_counting(counting: Any) -> None:
+    if counting not in COUNTINGS:
+        raise ValueError(f"counting is {counting!r}; it must be one of {COUNTINGS}")

@@ -1,0 +1,303 @@
+"""Weak learners as flat arrays: one pool of small trees that predicts without the library that grew them.
+
+All trees share one set of node arrays, children are absolute positions, and a leaf points to itself, so
+that a block of rows walks all trees at once with a fixed number of array operations.  A leaf gives a
+constant, or a multiple of one input column: the latter is how ``weak_learners="identity"`` is stored.
+Only numpy is imported here: a loaded model needs nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+
+__all__ = ["TreePool", "unpack_items"]
+
+BOUGHT_BLOCK = 1 << 22  # words of items that are looked up at once
+ROUTE_BLOCK = 1 << 16  # rows x learners walked at once: small enough for the caches
+
+
+def unpack_items(bits: np.ndarray, n_items: int) -> np.ndarray:
+    """Bool (n, n_items) from packed words (n, n_words), see `TreePool.position_bits`."""
+    return np.unpackbits(bits.view(np.uint8), axis=1, count=n_items).astype(bool)
+
+
+@dataclass(frozen=True, eq=False)
+class TreePool:
+    """Flat trees.
+
+    Attributes
+    ----------
+    roots : int ndarray of shape (n_learners,)
+        Position of each weak learner's root.
+    feature : int ndarray of shape (n_positions,)
+        Column that is compared, -1 at a leaf.
+    threshold : float ndarray
+        A row goes left if its value is at most this.
+    left, right : int ndarray
+        Positions of the children; a leaf's own position at a leaf.
+    missing_left : bool ndarray
+        Where a missing value goes.
+    zero_is_missing : bool ndarray
+        Whether zero counts as missing at this split (LightGBM's ``zero_as_missing``).
+    category_start : int ndarray
+        -1 for a split on numbers, else where this split's row of `category_left` begins.
+    category_left : bool ndarray
+        First the number of categories is in `category_count`; then which of them go left.
+    category_count : int ndarray
+        Length of this split's piece of `category_left`.
+    value : float ndarray
+        Output of a leaf, or the factor of its `linear_feature`.
+    linear_feature : int ndarray
+        -1, or the column that a leaf multiplies with `value`.
+    """
+
+    roots: np.ndarray
+    feature: np.ndarray
+    threshold: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    missing_left: np.ndarray
+    zero_is_missing: np.ndarray
+    category_start: np.ndarray
+    category_count: np.ndarray
+    category_left: np.ndarray
+    value: np.ndarray
+    linear_feature: np.ndarray
+
+    @classmethod
+    def identity(cls, n_features: int) -> TreePool:
+        """One learner per column that returns the column itself: ``phi(x) = x``."""
+        here = np.arange(n_features)
+        none = np.full(n_features, -1)
+        return cls(
+            roots=here,
+            feature=none,
+            threshold=np.zeros(n_features),
+            left=here,
+            right=here,
+            missing_left=np.zeros(n_features, dtype=bool),
+            zero_is_missing=np.zeros(n_features, dtype=bool),
+            category_start=none,
+            category_count=np.zeros(n_features, dtype=int),
+            category_left=np.zeros(0, dtype=bool),
+            value=np.ones(n_features),
+            linear_feature=here,
+        )
+
+    @property
+    def n_learners(self) -> int:
+        return len(self.roots)
+
+    @property
+    def n_positions(self) -> int:
+        return len(self.feature)
+
+    @cached_property
+    def depth(self) -> int:
+        """Longest way from a root to a leaf."""
+        depth, level = 0, self.roots
+        while True:
+            level = level[self.feature[level] >= 0]
+            if not len(level):
+                return depth
+            depth += 1
+            level = np.concatenate([self.left[level], self.right[level]])
+
+    def leaves(self, X: np.ndarray, learners: np.ndarray | None = None) -> np.ndarray:
+        """Position of the leaf that each row reaches in each of the given learners."""
+        roots = self.roots if learners is None else self.roots[learners]
+        found = np.empty((len(X), len(roots)), dtype=np.int32)
+        if found.size == 0:
+            return found
+        block = max(1, ROUTE_BLOCK // len(roots))
+        for start in range(0, len(X), block):
+            found[start : start + block] = self._walk(np.ascontiguousarray(X[start : start + block]), roots)
+        return found
+
+    def _walk(self, X: np.ndarray, roots: np.ndarray) -> np.ndarray:
+        n, n_features = X.shape
+        flat = X.ravel()
+        row_start = (np.arange(n) * n_features)[:, None]
+        has_missing = bool(np.isnan(flat).any())
+        position = np.broadcast_to(roots.astype(np.int32), (n, len(roots)))
+        for _ in range(self.depth):
+            x = flat.take(row_start + self._column.take(position))
+            goes_left = x <= self.threshold.take(position)
+            if has_missing:
+                goes_left = np.where(np.isnan(x), self.missing_left[position], goes_left)
+            if self._any_zero_is_missing:
+                is_zero = self.zero_is_missing[position] & (np.abs(x) <= 1e-35)
+                goes_left = np.where(is_zero, self.missing_left[position], goes_left)
+            if self._any_category:
+                self._send_categories(position, x, goes_left)
+            position = self._children.take(2 * position + goes_left)
+        return position
+
+    @cached_property
+    def _column(self) -> np.ndarray:
+        """The column that is looked at, whatever it holds at a leaf."""
+        return np.maximum(self.feature, 0).astype(np.int32)
+
+    @cached_property
+    def _children(self) -> np.ndarray:
+        """Right and left child of each position in turn: one look-up instead of two."""
+        return np.column_stack([self.right, self.left]).ravel().astype(np.int32)
+
+    def _send_categories(self, position: np.ndarray, x: np.ndarray, goes_left: np.ndarray) -> None:
+        """Overwrite `goes_left` at splits on categories; unknown and missing ones go right."""
+        at = self.category_start[position] >= 0
+        split, code = position[at], x[at]
+        known = (code >= 0) & (code < self.category_count[split])  # false for NaN, too
+        code = np.where(known, code, 0).astype(np.int64)
+        left = np.zeros(len(code), dtype=bool)
+        left[known] = self.category_left[self.category_start[split[known]] + code[known]]
+        goes_left[at] = left
+
+    @cached_property
+    def _any_category(self) -> bool:
+        return bool((self.category_start >= 0).any())
+
+    @cached_property
+    def _any_zero_is_missing(self) -> bool:
+        return bool(self.zero_is_missing.any())
+
+    def outputs(self, X: np.ndarray, leaves: np.ndarray) -> np.ndarray:
+        """``h_t(x)`` for the leaves found by `leaves`."""
+        values = self.value[leaves]
+        column = self.linear_feature[leaves]
+        linear = column >= 0
+        if linear.any():
+            rows = np.broadcast_to(np.arange(len(X))[:, None], leaves.shape)
+            values[linear] *= X[rows[linear], column[linear]]
+        return values
+
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        """``Phi``: the outputs of all weak learners, shape (n, n_learners)."""
+        return self.outputs(X, self.leaves(X))
+
+    def position_uses(self, feature_items: np.ndarray) -> np.ndarray:
+        """Bool (n_positions, n_items): what must be paid to get from a root to each position and out of it.
+
+        `feature_items` says which items a feature requires; the identity matrix gives the features.
+        """
+        uses = np.zeros((self.n_positions, feature_items.shape[1]), dtype=bool)
+        level = self.roots
+        while len(level):
+            linear = level[self.linear_feature[level] >= 0]
+            uses[linear] |= feature_items[self.linear_feature[linear]]
+            level = level[self.feature[level] >= 0]
+            after = uses[level] | feature_items[self.feature[level]]
+            uses[self.left[level]] = after
+            uses[self.right[level]] = after
+            level = np.concatenate([self.left[level], self.right[level]])
+        return uses
+
+    def position_bits(self, feature_items: np.ndarray) -> np.ndarray:
+        """`position_uses` as packed 64-bit words, with an empty row at the end for "not evaluated" (-1)."""
+        packed = np.packbits(self.position_uses(feature_items), axis=1)
+        padded = np.zeros((len(packed) + 1, max(8, -(-packed.shape[1] // 8) * 8)), dtype=np.uint8)
+        padded[:-1, : packed.shape[1]] = packed
+        return padded.view(np.uint64)
+
+    def bought_items(self, X: np.ndarray, feature_items: np.ndarray) -> np.ndarray:
+        """Bool (n, n_items): what the branches of all learners buy for each row."""
+        bits = self.position_bits(feature_items)
+        bought = np.zeros((len(X), feature_items.shape[1]), dtype=bool)
+        block = max(1, BOUGHT_BLOCK // max(1, self.n_learners * bits.shape[1]))
+        for start in range(0, len(X), block):
+            rows = slice(start, start + block)
+            bought[rows] = unpack_items(np.bitwise_or.reduce(bits[self.leaves(X[rows])], axis=1), bought.shape[1])
+        return bought
+
+    def learner_uses(self, feature_items: np.ndarray) -> np.ndarray:
+        """Bool (n_learners, n_items): all items of every learner, whatever branch is taken (``F`` transposed)."""
+        uses = np.zeros((self.n_learners, feature_items.shape[1]), dtype=bool)
+        owner = self.owners
+        for column in (self.feature, self.linear_feature):
+            at = np.flatnonzero(column >= 0)
+            np.logical_or.at(uses, owner[at], feature_items[column[at]])
+        return uses
+
+    @cached_property
+    def owners(self) -> np.ndarray:
+        """The learner that each position belongs to."""
+        owner = np.full(self.n_positions, -1)
+        level, learner = self.roots, np.arange(self.n_learners)
+        while len(level):
+            owner[level] = learner
+            inner = self.feature[level] >= 0
+            level, learner = level[inner], learner[inner]
+            level = np.concatenate([self.left[level], self.right[level]])
+            learner = np.concatenate([learner, learner])
+        return owner
+
+    def scaled(self, factors: np.ndarray) -> TreePool:
+        """The same learners with each output multiplied by its factor."""
+        return self._replace(value=self.value * factors[self.owners])
+
+    def on_columns(self, columns: np.ndarray) -> TreePool:
+        """Learners that were grown on some columns of a matrix, for the whole matrix."""
+        columns = np.append(columns, -1)  # so that -1, "no feature", stays what it is
+        return self._replace(feature=columns[self.feature], linear_feature=columns[self.linear_feature])
+
+    def subset(self, learners: np.ndarray) -> TreePool:
+        """The given learners only, positions renumbered."""
+        wanted = np.zeros(self.n_learners, dtype=bool)
+        wanted[learners] = True
+        kept = np.flatnonzero(wanted[self.owners])
+        new = np.full(self.n_positions, -1)
+        new[kept] = np.arange(len(kept))
+        starts = self.category_start[kept]
+        pieces, new_starts, at = [], starts.copy(), 0
+        for place in np.flatnonzero(starts >= 0):
+            start, count = starts[place], self.category_count[kept[place]]
+            pieces.append(self.category_left[start : start + count])
+            new_starts[place] = at
+            at += count
+        return self._replace(
+            roots=new[self.roots[learners]],
+            left=new[self.left[kept]],
+            right=new[self.right[kept]],
+            category_start=new_starts,
+            category_left=np.concatenate([np.zeros(0, dtype=bool), *pieces]),
+            **{name: getattr(self, name)[kept] for name in _PLAIN},
+        )
+
+    @staticmethod
+    def concatenate(pools: Sequence[TreePool]) -> TreePool:
+        """All learners of several pools, in order."""
+        shift = np.cumsum([0] + [pool.n_positions for pool in pools])
+        category_shift = np.cumsum([0] + [len(pool.category_left) for pool in pools])
+        joined = {
+            name: np.concatenate([getattr(pool, name) + by for pool, by in zip(pools, shift, strict=False)])
+            for name in ("roots", "left", "right")
+        }
+        joined["category_start"] = np.concatenate(
+            [
+                np.where(pool.category_start >= 0, pool.category_start + by, -1)
+                for pool, by in zip(pools, category_shift, strict=False)
+            ]
+        )
+        for name in (*_PLAIN, "category_left"):
+            joined[name] = np.concatenate([getattr(pool, name) for pool in pools])
+        return TreePool(**joined)
+
+    def _replace(self, **changes: np.ndarray) -> TreePool:
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return TreePool(**(values | changes))
+
+
+# arrays over positions that need no renumbering when learners are picked or joined
+_PLAIN = (
+    "feature",
+    "threshold",
+    "missing_left",
+    "zero_is_missing",
+    "category_count",
+    "value",
+    "linear_feature",
+)

@@ -1,0 +1,153 @@
+"""What the columns and the outputs of a model mean, and rows in the form that it computes with.
+
+Only numpy is needed here: a loaded model needs nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from ..costs import shorten
+
+__all__ = ["Schema", "category_code", "columns_of", "encode", "is_missing", "refuse_one_row"]
+
+
+@dataclass(frozen=True, eq=False)
+class Schema:
+    """What the columns and the outputs mean.
+
+    Attributes
+    ----------
+    feature_names : list of str
+    categories : dict of str to list of str
+        For a text or categorical column, its values; the model sees the position of a value in this list.
+    may_miss : bool ndarray of shape (n_features,)
+        Whether training saw missing values in a column.
+    classes : ndarray or None
+        The classes in the order of the probabilities; None for regression and ranking.
+    """
+
+    feature_names: list[str]
+    categories: dict[str, list[str]]
+    may_miss: np.ndarray
+    classes: np.ndarray | None = None
+
+    def matrix(self, X: Any) -> np.ndarray:
+        """Rows as numbers, one column for each feature; of a table, the columns by name and categories by number."""
+        refuse_one_row(X)
+        if is_table(X):
+            found = encode(X, self.categories, self.feature_names)
+        else:
+            found = _plain_numbers(X)
+        n = len(self.feature_names)
+        if found.ndim != 2:
+            raise ValueError(
+                f"X has {found.ndim} dimension(s); give a matrix with a row for each input and {n} columns"
+            )
+        if found.shape[1] != n:
+            raise ValueError(f"X has {found.shape[1]} columns; the model has {n}: {shorten(self.feature_names)}")
+        if np.isinf(found).any():
+            raise ValueError("X holds an infinite value; values must be finite, or NaN where they are missing")
+        return found
+
+
+def is_table(X: Any) -> bool:
+    """Whether X has columns of its own: a data frame of pandas, polars or pyarrow, or of their kind."""
+    return hasattr(X, "columns") and hasattr(X, "__getitem__")
+
+
+def refuse_one_row(X: Any) -> None:
+    """One row of a table is a series, in which columns and rows cannot be told apart."""
+    if type(X).__name__ == "Series" and hasattr(X, "dtype"):
+        raise ValueError(
+            "X is a Series: one row, or one column; give a table. One row of a table df is df.iloc[[0]] in pandas "
+            "and df[:1] in polars"
+        )
+
+
+def encode(X: Any, categories: Mapping[str, list], names: Sequence[str] | None = None) -> np.ndarray:
+    """The matrix of a table: all columns in their order, or those of the given names.
+
+    A category is the position of its value in `categories`; one that is not there becomes NaN, like a missing value.
+    """
+    columns = columns_of(X)
+    if names is None:
+        names = list(columns)
+    lost = [name for name in names if name not in columns]
+    if lost:
+        raise ValueError(f"X has no column {shorten(lost)}; the model has {shorten(names)}")
+    matrix = np.empty((len(X), len(names)))
+    for j, name in enumerate(names):
+        column = columns[name]
+        if name in categories:
+            codes = {value: float(code) for code, value in enumerate(categories[name])}
+            matrix[:, j] = [math.nan if is_missing(value) else category_code(codes, value) for value in _values(column)]
+        else:
+            matrix[:, j] = _numbers_of_column(column, name)
+    return matrix
+
+
+def columns_of(X: Any) -> dict[str, Any]:
+    """The columns of a table by the names that a model has for them: x0, x1, ... where its own are no text."""
+    own = list(getattr(X, "column_names", X.columns))  # pyarrow calls its columns themselves "columns"
+    names = [str(name) for name in own]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"columns of X have the same name, {twice!r}; give each its own")
+    if not all(isinstance(name, str) for name in own):
+        names = [f"x{j}" for j in range(len(own))]
+    return {name: X[column] for name, column in zip(names, own, strict=True)}
+
+
+def _values(column: Any) -> list:
+    return column.to_pylist() if hasattr(column, "to_pylist") else list(column)
+
+
+def _numbers_of_column(column: Any, name: str) -> np.ndarray:
+    values = np.asarray(column)
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
+    if values.dtype.kind == "O" and all(map(_is_number_or_missing, values)):  # numbers in a column of no type
+        return np.array([math.nan if is_missing(value) else float(value) for value in values], dtype=np.float64)
+    raise ValueError(
+        f"column {name!r} of X holds {getattr(column, 'dtype', values.dtype)}, which is not a number; "
+        "give numbers, or text or categories already in fit"
+    )
+
+
+def _is_number_or_missing(value: Any) -> bool:
+    return isinstance(value, Real | Decimal | np.bool_) or is_missing(value)
+
+
+def _plain_numbers(values: Any) -> np.ndarray:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("X cannot be read as numbers; give numbers, or a table with the model's columns") from None
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value of a table stands for none."""
+    return value is None or (isinstance(value, float) and value != value) or type(value).__name__ == "NAType"
+
+
+def category_code(codes: Mapping[str, float], value: Any) -> float:
+    """The number of a category; NaN for one that training never saw.
+
+    Tables turn whole numbers into floats as soon as a float stands beside them, so 2.0 is the category "2" if there is
+    no "2.0", and the other way round.
+    """
+    code = codes.get(str(value))
+    if code is None and isinstance(value, Real) and math.isfinite(value):
+        number = float(value)
+        code = codes.get(str(number))
+        if code is None and number.is_integer():
+            code = codes.get(str(int(number)))
+    return math.nan if code is None else code

@@ -1,0 +1,259 @@
+"""The boosting trick (paper, "Non-linear feature space"): ``Phi``, one column for each weak learner.
+
+Gradient boosted trees ``h_1 .. h_T`` are trained first, blind to cost, then every input is mapped to ``phi(x)``.  Plain
+inputs, ``phi(x) = x``, are the synthetic experiment of the paper.  Columns are centred and targets standardised; the
+tree that is learned on them becomes a model in the units of the user again.
+
+What is learned on columns (the paper's tree, its exact form, and the single classifier, Cronus and the lasso of
+`cstc.baselines`) shares all that is here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..boosting import boost, trees_of
+from ..costs import ResolvedCosts
+from ..losses import Loss
+from ..method import Problem
+from ..metrics import ndcg
+from ..model import FittedTree, Schema, TreePool, TreeShape
+from ..model.build import Score, build_tree
+from ..rows import Rows, Units, part
+from .objective import DenseDesign, NodeParameters, Penalty, Prior, TreeObjective
+
+if TYPE_CHECKING:
+    from .hard_tree import HardTree
+
+__all__ = ["Columns", "Seen", "learn_columns"]
+
+FLOOR = 1e-3  # of a standard deviation of the target: a smaller contribution does not count
+ROW_BLOCK = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Rows as a tree over columns sees them.
+
+    Attributes
+    ----------
+    rows : Rows
+        Targets in standard units.
+    phi : ndarray of shape (n, n_columns)
+    bits : uint64 ndarray of shape (n, n_columns, n_words)
+        The items on the branch that a row takes in each column, packed (`TreePool.position_bits`).
+    loss : Loss
+    costs : ResolvedCosts
+    """
+
+    rows: Rows
+    phi: np.ndarray
+    bits: np.ndarray
+    loss: Loss
+    costs: ResolvedCosts
+
+    @property
+    def y(self) -> np.ndarray:
+        return self.rows.y
+
+    @property
+    def weights(self) -> np.ndarray:
+        return self.rows.weights
+
+    def sampled(self, n: int, random_state: int) -> Seen:
+        """At most `n` of the rows, drawn without replacement."""
+        if len(self.rows) <= n:
+            return self
+        at = np.sort(np.random.default_rng(random_state).choice(len(self.rows), n, replace=False))
+        return replace(self, rows=self.rows.take(at), phi=self.phi[at], bits=self.bits[at])
+
+    def error(self, margins: np.ndarray) -> float:
+        """The task's own metric, lower is better: MSE, log loss, or 1 - NDCG@5."""
+        if self.rows.qid is not None:
+            quality = ndcg(self.y, margins[:, 0], self.rows.qid)
+            if not np.isnan(quality):
+                return 1.0 - quality
+        return self.loss.risk(margins, self.y, self.weights)
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Weak learners, and ``Phi`` at the rows that teach and at those that judge.
+
+    Attributes
+    ----------
+    pool : TreePool
+        One learner for each column.
+    offset : ndarray of shape (n_columns,)
+        Means that were taken out of the columns.
+    scale : float
+        What they were divided by then: plain inputs have units of their own, and those of the target are taken out.
+    train, validation : Seen
+    constant : ndarray of shape (n_outputs,)
+        Margins of the constant prediction.
+    units : Units
+        Of the target.
+    schema : Schema
+    """
+
+    pool: TreePool
+    offset: np.ndarray
+    scale: float
+    train: Seen
+    validation: Seen
+    constant: np.ndarray
+    units: Units
+    schema: Schema
+
+    @classmethod
+    def of(
+        cls,
+        pool: TreePool,
+        train: Rows,
+        validation: Rows,
+        *,
+        loss: Loss,
+        costs: ResolvedCosts,
+        constant: np.ndarray,
+        units: Units,
+        schema: Schema,
+        scale: float = 1.0,
+    ) -> Columns:
+        """The columns of some learners; rows have targets in standard units."""
+        seen = []
+        for rows in (train, validation):
+            phi, bits = _transform(pool, rows.X, costs)
+            seen.append(Seen(rows, phi, bits, loss, costs))
+        offset = np.average(seen[0].phi, axis=0, weights=train.weights)
+        seen = [replace(each, phi=(each.phi - offset) / scale) for each in seen]
+        return cls(pool, offset, scale, seen[0], seen[1], constant, units, schema)
+
+    @property
+    def loss(self) -> Loss:
+        return self.train.loss
+
+    @property
+    def costs(self) -> ResolvedCosts:
+        return self.train.costs
+
+    @property
+    def n_columns(self) -> int:
+        return self.pool.n_learners
+
+    @cached_property
+    def spread(self) -> np.ndarray:
+        """Standard deviation of each column; they are centred."""
+        return np.sqrt(np.average(self.train.phi**2, axis=0, weights=self.train.weights))
+
+    @property
+    def floor(self) -> float:
+        """The floor of the auxiliary variables of Lemma 1, in the units of a typical weight."""
+        spread = self.spread[self.spread > 0]
+        return FLOOR / float(np.median(spread)) if len(spread) else FLOOR
+
+    @cached_property
+    def column_items(self) -> np.ndarray:
+        """Bool (n_columns, n_items): all items of a column, whatever branch is taken (``F`` transposed)."""
+        return self.pool.learner_uses(self.costs.feature_items)
+
+    def objective(
+        self,
+        shape: TreeShape,
+        cost_weight: float,
+        *,
+        gate_slope: float,
+        l1_weight: float = 0.0,
+        prior: Prior | None = None,
+        dtype: type = np.float64,
+        kind: type[TreeObjective] = TreeObjective,
+    ) -> TreeObjective:
+        """The loss of a tree of this shape; the weights are for standard targets."""
+        penalty = Penalty(
+            learner_items=self.column_items.astype(float),
+            prices=self.costs.prices,
+            evaluation=np.full(self.n_columns, self.costs.evaluation),
+            cost_weight=cost_weight,
+            l1_weight=l1_weight,
+            floor=self.floor,
+        )
+        design = DenseDesign(self.train.phi.astype(dtype, copy=False))
+        return kind(design, self.train.y, self.train.weights, self.loss, shape, penalty, gate_slope, prior)
+
+    def exact_support(self, parameters: NodeParameters) -> NodeParameters:
+        """Set to zero every learner of a node whose contribution does not count.
+
+        Under the smoothed penalty, weights end up below the floor just where the data does not pull hard enough
+        to pay the price, which is the condition for an exact zero of the square root itself.
+        """
+        floors = FLOOR / np.where(self.spread > 0, self.spread, 1.0)
+        norms = np.sqrt((parameters.weights**2).sum(axis=2, keepdims=True))
+        return replace(parameters, weights=np.where(norms < floors[:, None, None], 0.0, parameters.weights))
+
+    def to_model(self, tree: HardTree) -> FittedTree:
+        """Undo the centring and scaling of the columns and of the targets."""
+        predict, route = tree.predict_weights / self.scale, tree.route_weights / self.scale
+        intercepts = tree.predict_intercepts - np.tensordot(self.offset, predict, axes=1)
+        thresholds = tree.thresholds + self.offset @ route
+        nodes = range(tree.shape.n_nodes)
+        return build_tree(
+            tree.shape,
+            [Score(self.pool, predict[:, node], intercepts[node]) for node in nodes],
+            [
+                None if tree.shape.is_leaf[node] else Score(self.pool, route[:, [node]], -thresholds[[node]])
+                for node in nodes
+            ],
+            constant=self.constant,
+            costs=self.costs,
+            link=self.loss.link,
+            schema=self.schema,
+            offset=self.units.offset,
+            scale=self.units.scale,
+        )
+
+
+def learn_columns(problem: Problem, validation_fraction: float) -> Columns:
+    """The columns for all cost weights: rows that judge, units, and weak learners."""
+    if "columns" in problem.shared:
+        return problem.shared["columns"]
+    # 1. rows that judge, where none are given; the units and the constant are those of all training rows
+    loss = problem.loss
+    parts = part(problem.rows, problem.validation, loss, validation_fraction, problem.random_state)
+    train, validation = parts.train, parts.validation
+    constant = loss.constant(parts.everything.y, parts.everything.weights)
+    # 2. weak learners: plain inputs, or trees that are blind to cost, stopped early on the rows that judge
+    problem.report("weak learners")
+    if problem.weak_learners == "identity":
+        pool, scale = TreePool.identity(train.X.shape[1]), parts.units.scale
+    else:
+        booster = boost(replace(problem.boosting, constant=constant), train, validation=validation)
+        pool, scale = trees_of(booster, len(constant))[0], 1.0
+    # 3. their outputs at both kinds of rows
+    problem.shared["columns"] = Columns.of(
+        pool,
+        train,
+        validation,
+        loss=loss,
+        costs=problem.costs,
+        constant=constant,
+        units=parts.units,
+        schema=problem.schema,
+        scale=scale,
+    )
+    return problem.shared["columns"]
+
+
+def _transform(pool: TreePool, X: np.ndarray, costs: ResolvedCosts) -> tuple[np.ndarray, np.ndarray]:
+    """The columns at some rows, and the items on their branches there."""
+    position_bits = pool.position_bits(costs.feature_items)
+    values = np.zeros((len(X), pool.n_learners))
+    bits = np.zeros((len(X), pool.n_learners, position_bits.shape[1]), dtype=np.uint64)
+    for start in range(0, len(X), ROW_BLOCK):
+        rows = slice(start, start + ROW_BLOCK)
+        leaves = pool.leaves(X[rows])
+        values[rows] = pool.outputs(X[rows], leaves)
+        bits[rows] = position_bits[leaves]
+    return values, bits

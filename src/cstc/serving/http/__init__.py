@@ -1,0 +1,1 @@
+"""The service: predictions, batches, ask and tell over HTTP."""

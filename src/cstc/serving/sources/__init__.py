@@ -1,0 +1,1 @@
+"""Where features come from: extractors, the calls of one wave, and the threads that make them."""

@@ -1,0 +1,53 @@
+"""Tables in: pandas, polars and whatever else narwhals reads.
+
+A fitted model computes with a matrix; how a table becomes one is in `model.schema`, which a loaded model needs too.
+Here is what only training asks: whether something is a table, which of its columns hold categories, and some of its
+rows.
+"""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from narwhals.exceptions import DuplicateError
+from sklearn.utils import _safe_indexing
+
+from .model.schema import columns_of, is_missing
+
+__all__ = ["categories_of", "is_frame", "take_rows"]
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X is a table with columns of their own types."""
+    if nw.dependencies.is_polars_lazyframe(X):
+        raise TypeError("X is a LazyFrame, which holds no rows yet; give X.collect()")
+    return nw.dependencies.is_into_dataframe(X)
+
+
+def categories_of(X: Any) -> dict[str, list]:
+    """The categories of every text or categorical column of a table, in sorted order."""
+    found: dict[str, list] = {}
+    if not is_frame(X):
+        return found
+    try:
+        frame = nw.from_native(X, eager_only=True)
+    except DuplicateError as error:
+        raise ValueError(f"columns of X have the same name; give each its own. {error}") from None
+    for name, column in zip(columns_of(X), frame.iter_columns(), strict=True):
+        if column.dtype not in (nw.Categorical, nw.Enum, nw.String, nw.Object):
+            continue
+        values = [value for value in column.to_list() if not is_missing(value)]
+        if column.dtype == nw.Object and all(isinstance(value, Real) for value in values):
+            continue  # numbers in a column of no type
+        found[name] = sorted({str(value) for value in values})
+    return found
+
+
+def take_rows(X: Any, at: np.ndarray) -> Any:
+    """The rows of the given numbers, of a matrix or of a table."""
+    if isinstance(X, np.ndarray):
+        return X[at]
+    return nw.from_native(X, eager_only=True)[at].to_native() if is_frame(X) else _safe_indexing(X, at)

@@ -1,0 +1,332 @@
+"""Groups of rows that buy alike: how they are found, and the tree that they become."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import cstc
+from builders import column_sources
+from cstc import CostModel, CSTCRegressor, Frontier
+from cstc.experts import candidates
+from cstc.experts.branches import MOST_GROUPS, Groups, part
+from cstc.experts.chain import ChainGrower
+from cstc.experts.expert import constant_expert
+from cstc.experts.gates import induce
+from cstc.serving import OnDemandPredictor
+from experts.cases import OWN_PRICES, TASKS, boosting, needed, own_features, resolved, rows_of
+
+N = 2400
+TELLING = np.array([0])
+OPTIONS = {"costs": OWN_PRICES, "n_weak_learners": 40, "random_state": 0, "n_jobs": 1}
+PRICES = resolved(OWN_PRICES)
+
+
+# -- the partition ------------------------------------------------------------------------------------------------
+
+
+def test_rows_that_buy_alike_come_together():
+    _, X, _, _ = own_features()
+    found = part(X, np.ones(N), [needed(X)], PRICES, np.arange(6))
+    group = found.groups(X)
+    assert found.n_groups == 4
+    assert len({(kind, number) for kind, number in zip(X[:, 0], group, strict=True)}) == 4
+    assert all(set(features) == {0} for features in found.features)
+
+
+def test_groups_follow_the_splits_even_where_values_are_missing():
+    _, X, _, _ = own_features()
+    bought = needed(X)
+    X[::5, 0] = np.nan
+    found = part(X, np.ones(N), [bought], PRICES, TELLING)
+    pool = found.splits
+    for row, group in zip(X[:200], found.groups(X[:200]), strict=True):
+        at = 0
+        while at >= 0:
+            root = pool.roots[at]
+            value = row[pool.feature[root]]
+            left = pool.missing_left[root] if np.isnan(value) else value <= pool.threshold[root]
+            at = (found.upper if left else found.lower)[at]
+        assert group == -1 - at
+
+
+def test_no_groups_where_all_rows_buy_the_same():
+    _, X, _, _ = own_features()
+    assert part(X, np.ones(N), [np.ones((N, 6), dtype=bool)], PRICES, TELLING) is None
+
+
+def test_groups_are_few_and_large():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 12))
+    X[:, 0] = rng.integers(11, size=N)
+    bought = np.zeros((N, 12), dtype=bool)
+    bought[np.arange(N), 1 + X[:, 0].astype(int)] = True
+    found = part(X, np.ones(N), [bought], resolved([0.01, *[10.0] * 11]), TELLING)
+    assert found.n_groups == MOST_GROUPS
+    assert np.bincount(found.groups(X)).min() >= 150
+
+
+def test_dear_features_are_not_bought_to_tell_groups_apart():
+    _, X, _, _ = own_features()
+    assert part(X, np.ones(N), [needed(X)], PRICES, np.arange(1, 6)) is None
+
+
+def test_no_groups_of_few_rows_or_without_columns_to_look_at():
+    _, X, _, _ = own_features(n=200)
+    assert part(X, np.ones(200), [needed(X)], PRICES, TELLING) is None
+    _, X, _, _ = own_features()
+    assert part(X, np.ones(N), [needed(X)], PRICES, np.zeros(0, dtype=int)) is None
+
+
+def test_rows_without_weight_make_no_group():
+    _, X, _, _ = own_features()
+    weights = (X[:, 0] > 0).astype(float)
+    found = part(X, weights, [needed(X)], PRICES, TELLING)
+    group = found.groups(X)
+    assert all(weights[group == number].sum() > 0 for number in range(found.n_groups))
+
+
+def test_values_beyond_single_precision_are_parted_all_the_same():
+    _, X, _, _ = own_features()
+    bought = needed(X)
+    X[:, 0] = np.where(X[:, 0] == 3, 1e300, X[:, 0])
+    found = part(X, np.ones(N), [bought], PRICES, TELLING)
+    assert found.n_groups == 4
+
+
+# -- groups -------------------------------------------------------------------------------------------------------
+
+
+def grower_of(costs=PRICES, folds=None, half=None, weights=None):
+    _, X, y, _ = own_features()
+    folds = np.arange(N) % 3 if folds is None else folds
+    half = np.arange(N) % 2 == 0 if half is None else half
+    model = boosting(costs, (float(y.mean()),), n_rounds=10, learning_rate=0.3)
+    return ChainGrower(rows_of(X, y, weights), model, folds, half, lambda text: None)
+
+
+def groups_of(grower):
+    free = constant_expert(grower.boosting.constant, N)
+    return Groups.find(grower, [needed(grower.rows.X)], free)
+
+
+def test_why_there_are_no_groups():
+    X = own_features()[1]
+    kind = X[:, 0].astype(int)
+    assert groups_of(grower_of(folds=kind)) == "a group lies in one fold"
+    assert groups_of(grower_of(half=kind > 1)) == "a group lies in one fold"
+    free = constant_expert(np.zeros(1), N)
+    assert Groups.find(grower_of(), [np.ones((N, 6), dtype=bool)], free) == "no groups that buy alike"
+
+
+def test_categories_tell_no_groups_apart():
+    """Trees of scikit-learn know numbers only."""
+    grower = grower_of()
+    grower.boosting = boosting(PRICES, categorical=(0,), n_rounds=10)
+    assert groups_of(grower) == "no groups that buy alike"
+
+
+@pytest.mark.parametrize("evaluation", [0.0, 0.001])
+def test_what_a_branching_is_expected_to_lose_and_cost_by_hand(evaluation):
+    costs = resolved(OWN_PRICES, evaluation=evaluation)
+    weights = np.where(own_features()[1][:, 0] == 2, 3.0, 1.0)
+    grower = grower_of(costs, weights=weights)
+    groups = groups_of(grower)
+    found = groups.induce(0.01)
+    X = grower.rows.X
+    group = found.partition.groups(X)
+    value, cost, reached = np.empty(N), 0.0, []
+    for number in range(4):
+        at = group == number
+        chain, policy = found.chosen[number]
+        # x0 and the splits on the way come first; then what the group decides for itself
+        splits = 0.5 + evaluation * len(found.partition.features[number])
+        value[at] = policy.value + 0.01 * splits
+        share = weights[at].sum() / weights.sum()
+        cost += share * (policy.mean_cost + splits)
+        reached += list(share * policy.reached)
+        alone = induce(chain, 0.01)
+        assert np.array_equal(alone.value, policy.value)
+        assert len(policy.value) == at.sum()
+    assert np.array_equal(found.value, value)
+    assert found.mean_value == pytest.approx(np.average(value, weights=weights))
+    assert found.mean_cost == pytest.approx(cost)
+    assert found.reached == pytest.approx(reached)
+    assert found.reached.sum() == pytest.approx(1.0)
+
+
+def test_a_group_may_buy_what_its_rows_buy():
+    grower = grower_of()
+    found = groups_of(grower).induce(0.0)  # nothing is weighed: each group goes to the end
+    X = grower.rows.X
+    group = found.partition.groups(X)
+    for number, (chain, policy) in enumerate(found.chosen):
+        own = 1 + int(X[group == number, 0][0])
+        assert set(chain.stages[-1].columns) == {0, own}
+        assert list(chain.stages[0].columns) == [0]
+        assert set(chain.stages[policy.stages[-1]].columns) == {0, own}
+
+
+# -- the tree -----------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def fitted(task, cost_weight=0.01, evaluation=0.0):
+    estimator, X, y, queries = own_features(task)
+    options = OPTIONS | {"costs": CostModel(OWN_PRICES, evaluation=evaluation)}
+    return estimator(cost_weight=cost_weight, **options).fit(X, y, **queries), X, y
+
+
+def is_branched(model):
+    shape = model.model_.shape
+    return ((shape.upper >= 0) & (shape.lower >= 0)).any()
+
+
+@pytest.mark.parametrize("seed", [0, 2, 4])
+def test_each_group_buys_its_own_features(seed):
+    estimator, X, y, _ = own_features(seed=seed)
+    model = estimator(cost_weight=0.01, **OPTIONS).fit(X, y)
+    _, X, y, _ = own_features(seed=seed + 1)
+    assert model.score(X, y) > 0.95
+    assert np.array_equal(model.model_.bought_items(X), needed(X))
+    assert (model.predict_cost(X) == 10.5).all()
+    assert is_branched(model)  # it is a tree, no chain
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_on_demand_a_branch_pays_what_is_reported(task):
+    model, X, _ = fitted(task, cost_weight=0.002 if task == "ranking" else 0.005)
+    assert is_branched(model)  # or nothing would be tested
+    fetched = []
+    rows = range(40)
+    costs, items = model.predict_cost(X[rows]), model.model_.bought_items(X[rows])
+    predictor = OnDemandPredictor(model, column_sources(X, fetched))
+    for i in rows:
+        answer = predictor.predict(i)
+        assert sorted(j for row, j in fetched if row == i) == np.flatnonzero(items[i]).tolist()
+        assert answer.cost == costs[i]
+        expected = model.predict(X[i : i + 1])[0]
+        assert answer.value == (pytest.approx(expected) if task in ("regression", "ranking") else expected)
+    assert predictor.predict(0, budget=0.4).status != "complete"  # an answer comes before anything is bought
+
+
+def test_what_splits_have_bought_is_used_when_the_budget_ends():
+    model, X, y = fitted("regression")
+    predictor = OnDemandPredictor(model, column_sources(X, []))
+    answers = [predictor.predict(i, budget=1.0) for i in range(200)]
+    assert {answer.status for answer in answers} == {"budget"}
+    assert {answer.cost for answer in answers} == {0.5}
+    for i, answer in enumerate(answers):
+        alike = (X[:, 0] > 1.5) == (X[i, 0] > 1.5)  # the first split
+        assert answer.value == pytest.approx(y[alike].mean(), abs=0.1)
+
+
+@pytest.mark.parametrize("evaluation", [0.0, 0.01])
+def test_the_loss_is_what_the_tree_is_expected_to_cost(evaluation):
+    model, _, _ = fitted("regression", evaluation=evaluation)
+    _, X, y, _ = own_features(seed=1)
+    assert model.model_.shape.n_nodes > 4
+    cost = model.predict_cost(X, counting="learner").mean()
+    risk = np.mean((model.predict(X) - y) ** 2)
+    assert model.loss_history_[0][-1] == pytest.approx(risk + 0.01 * cost, rel=0.25)
+
+
+def test_expected_cost_is_that_of_new_rows():
+    model, _, _ = fitted("regression")
+    _, X, _, _ = own_features(seed=1)
+    assert model.model_.shape.n_terminals == 4
+    assert model.expected_cost_ == pytest.approx(model.predict_cost(X, counting="learner").mean(), rel=0.05)
+
+
+def test_where_nothing_is_left_to_learn_a_group_says_its_mean():
+    """The split alone settles one kind: its rows buy nothing more, and none is answered with the mean of all."""
+    _, X, y, _ = own_features()
+    y = np.where(X[:, 0] == 0, 20.0, y)
+    model = CSTCRegressor(cost_weight=0.05, **OPTIONS).fit(X, y)
+    known = X[:, 0] == 0
+    assert (model.predict_cost(X)[known] == 0.5).all()
+    assert np.abs(model.predict(X)[known] - 20.0).max() < 0.5
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_group_may_hold_one_class_only(classes):
+    estimator, X, y, _ = own_features("classes" if classes == 2 else "three classes")
+    y = np.where(X[:, 0] == 0, 0, y)
+    model = estimator(cost_weight=0.005, **OPTIONS).fit(X, y)
+    settled = X[:, 0] == 0
+    assert model.predict_cost(X)[settled].mean() < 1.0
+    assert (model.predict(X)[settled] == 0).all()
+    assert (model.predict_proba(X) > 0).all()
+
+
+def test_items_that_splits_and_groups_share_are_paid_once():
+    _, X, y, _ = own_features()
+    bill = {"visit": 0.3, "draw": 6.0} | {f"x{j}": price for j, price in enumerate([0.2, 4.0, 4.0, 10.0, 10.0, 4.0])}
+    requires = {"x0": ["visit"], "x1": ["visit", "draw"], "x2": ["visit", "draw"], "x5": ["draw"]}
+    costs = CostModel(bill, requires)
+    model = CSTCRegressor(cost_weight=0.01, **(OPTIONS | {"costs": costs})).fit(X, y)
+    expected = [costs.price_of({"x0", f"x{1 + int(kind)}"}) for kind in X[:200, 0]]
+    assert model.predict_cost(X[:200]).tolist() == pytest.approx(expected)
+
+
+def test_missing_values_may_tell_a_group(tmp_path):
+    """scikit-learn parts them with an infinite threshold, which no model file takes."""
+    _, X, y, _ = own_features()
+    X[X[:, 0] == 3, 0] = np.nan
+    model = CSTCRegressor(cost_weight=0.01, **OPTIONS).fit(X, y)
+    assert (model.predict_cost(X) == 10.5).mean() > 0.9
+    model.save(tmp_path / "tree.cstc")
+    assert np.array_equal(cstc.load(tmp_path / "tree.cstc").predict(X), model.predict(X))
+
+
+def test_values_that_single_precision_cannot_tell_apart():
+    _, X, _, _ = own_features()
+    bought = needed(X)
+    X[:, 0] += 2.0**24
+    found = part(X, np.ones(N), [bought], PRICES, TELLING)
+    assert found is None or np.bincount(found.groups(X)).min() > 0
+
+
+def test_a_killed_frontier_of_trees_goes_on(tmp_path):
+    estimator, X, y, _ = own_features()
+    options = OPTIONS | {"n_weak_learners": 20}
+    weights = [0.04, 0.01, 0.002]
+
+    def frontier(weights):
+        return Frontier(estimator(**options), cost_weights=weights, checkpoint=tmp_path / "kept")
+
+    class Enough(Exception):
+        pass
+
+    def stop_after_two(*_):
+        if len(list((tmp_path / "kept").glob("*.cstc"))) >= 2:
+            raise Enough
+
+    whole = Frontier(estimator(**options), cost_weights=weights).fit(X, y)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidates, "induce", lambda *given: stop_after_two() or induce(*given))
+        with pytest.raises(Enough):
+            frontier(weights).fit(X, y)
+    resumed = frontier(weights).fit(X, y)
+    for one, two in zip(whole.tried_models_, resumed.tried_models_, strict=True):
+        assert np.array_equal(one.predict(X), two.predict(X))
+        assert repr(one.candidates_) == repr(two.candidates_)  # by its text: what was not grown has no numbers
+
+
+def test_a_branched_model_is_saved_whole(tmp_path):
+    model, X, _ = fitted("three classes", cost_weight=0.005)
+    model.save(tmp_path / "tree.cstc")
+    loaded = cstc.load(tmp_path / "tree.cstc")
+    assert np.array_equal(loaded.predict_cost(X), model.predict_cost(X))
+    assert np.allclose(loaded.predict_proba(X), model.predict_proba(X))
+
+
+def test_models_do_not_depend_on_what_was_fitted_before():
+    estimator, X, y, _ = own_features()
+    options = OPTIONS | {"n_weak_learners": 20}
+    weights = [0.04, 0.01, 0.002]
+    frontier = Frontier(estimator(**options), cost_weights=weights).fit(X, y, X_val=X[:600], y_val=y[:600])
+    for model in frontier.tried_models_:
+        if model.cost_weight:
+            alone = estimator(cost_weight=model.cost_weight, **options).fit(X, y)
+            assert np.array_equal(alone.predict(X), model.predict(X))

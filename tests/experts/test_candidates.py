@@ -1,0 +1,312 @@
+"""The models that compete: their names, what they are expected to lose and cost, and which of them is taken."""
+
+import functools
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from cstc import CostModel, CSTCRegressor, Frontier
+from cstc.experts import candidates as module
+from cstc.experts.candidates import Candidate, Family, Nodes, candidates_for, least_of
+from cstc.experts.chain import Chains
+from cstc.experts.expert import Expert, constant_expert
+from cstc.experts.gates import induce
+from cstc.experts.lazy import LazyExpert
+from cstc.model import TreePool
+from cstc.model.build import Score
+from experts.cases import OWN_PRICES, PRICES, dear_for_some, make_chain, own_features, resolved
+
+OPTIONS = {"n_weak_learners": 40, "random_state": 0, "n_jobs": 1}
+LOST = "expected to lose more"
+
+
+def same_for_all(task, n, seed=3):
+    """All rows need the same two features."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 5))
+    return CSTCRegressor, X, 2.0 * X[:, 0] + X[:, 1] + rng.normal(size=n), {}
+
+
+#: Data, number of rows, prices, cost weight and rounds of boosting, by what is best there.
+WORLDS = {
+    "a chain": (dear_for_some, 900, PRICES, 0.05, 150),
+    "a chain of many rows": (same_for_all, 1200, PRICES, 0.1, 150),
+    "branches": (own_features, 2400, OWN_PRICES, 0.01, 40),
+    "a lazy end": (own_features, 2400, [5.0, *OWN_PRICES[1:]], 0.01, 40),  # what tells rows apart is too expensive
+}
+each_world = pytest.mark.parametrize("world", WORLDS)
+
+
+@functools.cache
+def fitted(world, scale=1.0):
+    data, n, prices, cost_weight, rounds = WORLDS[world]
+    estimator, X, y, _ = data("regression", n)
+    model = estimator(costs=prices, cost_weight=cost_weight * scale**2, **(OPTIONS | {"n_weak_learners": rounds}))
+    return model.fit(X, scale * y)
+
+
+def taken(model):
+    (found,) = [row for row in model.candidates_ if row.verdict == "taken"]
+    return found
+
+
+# -- what a fitted estimator shows --------------------------------------------------------------------------------
+
+
+@each_world
+def test_the_taken_one_is_expected_to_lose_least_of_those_in_the_running(world):
+    rows = fitted(world).candidates_
+    in_the_running = [row for row in rows if row.verdict in ("taken", LOST)]
+    assert taken(fitted(world)) == min(in_the_running, key=lambda row: row.expected_loss)
+    assert all(row.verdict for row in rows)
+    for row in rows:  # what was not grown has no numbers, and is not in the running
+        assert math.isnan(row.expected_loss) == math.isnan(row.mean_cost)
+        assert not (math.isnan(row.mean_cost) and row in in_the_running)
+
+
+@pytest.mark.parametrize(
+    ("world", "verdicts"),
+    [
+        (
+            "a chain",
+            {"chain, by price": "taken", "branches": "fewer than 1000 rows", "lazy end": "fewer than 1000 rows"},
+        ),
+        (
+            "a chain of many rows",
+            {
+                "chain, by price": "taken",
+                "chain, by gain": "the other order is expected to lose less",
+                "branches": "rows do not seem to need different features",
+                "lazy end": "no chance on one fold",
+            },
+        ),
+        (
+            "branches",
+            {
+                "chain, by price": LOST,
+                "chain, by gain": "the other order is expected to lose less",
+                "4 branches": "taken",
+                "lazy end": "no chance on one fold",
+            },
+        ),
+        (
+            "a lazy end",
+            {"chain, by price": LOST, "branches": "no groups that buy alike", "lazy end, by price": "taken"},
+        ),
+    ],
+)
+def test_names_and_verdicts(world, verdicts):
+    assert {row.name: row.verdict for row in fitted(world).candidates_} == verdicts
+
+
+@pytest.mark.parametrize(("world", "branched"), [("a chain", False), ("branches", True), ("a lazy end", False)])
+def test_the_model_is_what_the_name_says(world, branched):
+    model = fitted(world)
+    shape = model.model_.shape
+    assert ((shape.upper >= 0) & (shape.lower >= 0)).any() == branched
+    # what a row buys at its end depends on the row only where the end is lazy
+    _, X, _, _ = WORLDS[world][0]("regression", 1000, seed=8)
+    terminal, bought = model.apply(X), model.model_.bought_items(X)
+    last = terminal == np.argmax(model.model_.terminal_costs())
+    assert (len(np.unique(bought[last], axis=0)) > 1) == (world == "a lazy end")
+
+
+@each_world
+def test_cost_and_loss_are_those_of_new_rows(world):
+    model = fitted(world)
+    data, _, _, cost_weight, _ = WORLDS[world]
+    _, X, y, _ = data("regression", 4000, seed=8)
+    cost, risk = model.predict_cost(X).mean(), np.mean((model.predict(X) - y) ** 2)
+    assert taken(model).mean_cost == pytest.approx(cost, rel=0.06)
+    # at each row of a chain, a stage is charged for what its expert lacks at all rows: with gates that is too much
+    gated = len(model.loss_history_[0]) > 2 and model.model_.shape.n_nodes > 1
+    assert taken(model).expected_loss == pytest.approx(risk + cost_weight * cost, rel=0.25 if gated else 0.1)
+
+
+def test_where_trees_have_a_price_they_are_part_of_the_cost():
+    _, X, y, _ = dear_for_some("regression")
+    costs = CostModel(PRICES, evaluation=0.02)
+    for cost_weight in (0.01, 0.0):
+        model = CSTCRegressor(costs=costs, cost_weight=cost_weight, **OPTIONS).fit(X, y)
+        cost, items = model.predict_cost(X, "learner").mean(), model.model_.bought_items(X, "learner")
+        assert cost > model.model_.costs.bills(items).mean() * 1.04  # or nothing would be tested
+        assert taken(model).mean_cost == pytest.approx(cost, rel=0.03)
+
+
+@pytest.mark.parametrize("world", ["a chain", "branches"])
+def test_losses_are_in_the_units_of_the_target(world):
+    plain, scaled = fitted(world), fitted(world, scale=1000.0)
+    for ours, theirs in zip(plain.candidates_, scaled.candidates_, strict=True):
+        assert (ours.name, ours.verdict) == (theirs.name, theirs.verdict)
+        if not math.isnan(ours.mean_cost):
+            assert theirs.expected_loss == pytest.approx(1e6 * ours.expected_loss, rel=1e-3)
+            assert theirs.mean_cost == pytest.approx(ours.mean_cost)
+
+
+def test_no_cost_weight_leaves_nothing_to_choose():
+    _, X, y, _ = dear_for_some("regression")
+    model = CSTCRegressor(costs=PRICES, cost_weight=0.0, **OPTIONS).fit(X, y)
+    (only,) = model.candidates_
+    assert (only.name, only.verdict) == ("expert on all features", "taken")
+    assert only.mean_cost == sum(PRICES) == model.predict_cost(X).max()
+    _, X, y, _ = dear_for_some("regression", seed=8)
+    assert only.expected_loss == pytest.approx(np.mean((model.predict(X) - y) ** 2), rel=0.2)
+
+
+def test_without_prices_there_is_one_chain():
+    _, X, y, _ = dear_for_some("regression", 1200)
+    model = CSTCRegressor(costs=np.zeros(5), cost_weight=0.01, **OPTIONS).fit(X, y)
+    assert [(row.name, row.verdict) for row in model.candidates_] == [
+        ("chain, by price", "taken"),
+        ("branches", "no prices to weigh"),
+        ("lazy end", "no prices to weigh"),
+    ]
+
+
+def test_all_models_of_a_frontier_show_theirs():
+    estimator, X, y, _ = dear_for_some("regression", 400)
+    frontier = Frontier(estimator(costs=PRICES, **OPTIONS), cost_weights=[0.1, 0.01, 0.0]).fit(X, y)
+    for model in frontier.tried_models_:
+        assert taken(model).mean_cost == pytest.approx(model.mean_cost_, rel=0.15, abs=1e-9)
+
+
+def test_other_methods_have_nothing_to_choose_from():
+    _, X, y, _ = dear_for_some("regression", 100)
+    assert CSTCRegressor(method="exact", weak_learners="identity", random_state=0).fit(X, y).candidates_ == []
+
+
+# -- who is asked at all ------------------------------------------------------------------------------------------
+
+N = 1000
+ZERO = np.zeros(N)
+
+
+class Screens:
+    """Lazy experts of which only some strengths compete."""
+
+    unit = 1.0
+
+    def __init__(self, good=(), found="no chance on one fold"):
+        self.good, self.found, self.asked, self.values = good, found, [], []
+
+    def power(self, cost_weight):
+        return float(np.log2(cost_weight))
+
+    def competes(self, k, cost_weight, value):
+        self.asked.append((k, cost_weight))
+        return k in self.good
+
+    def purchases(self, k):
+        return k
+
+    def find(self, cost_weight, value):
+        self.values.append(value)
+        return self.found
+
+
+class Found:
+    """Groups that are expected to lose nothing."""
+
+    partition = SimpleNamespace(n_groups=3)
+
+    def induce(self, cost_weight):
+        return module.Branching(self.partition, [], [], ZERO, 0.0, 0.0, np.ones(1))
+
+
+def simple_chain(loss=1.0, **changes):
+    """x0 is bought by all rows for 1 and leaves `loss`."""
+    X = np.random.default_rng(0).normal(size=(N, 2))
+    losses = np.column_stack([np.full(N, 9.0), np.full(N, loss)])
+    return make_chain(X, losses, (0.0, 1.0), ([], [0]), **changes)
+
+
+def family_of(chains, lazy):
+    return Family(None, Chains(chains, None, None), lazy, {}, {})
+
+
+def test_orders_are_compared_without_shifts():
+    chains = [simple_chain(1.0, name="one"), simple_chain(1.1, name="two", shifts=np.array([0.0, -0.5]))]
+    one, two, *_ = candidates_for(family_of(chains, Screens()), 0.1)
+    assert [one.name, two.name] == ["chain, one", "chain, two"]
+    assert two.loss < one.loss
+    assert (one.why_not, two.why_not) == ("", "the other order is expected to lose less")
+
+
+@pytest.mark.parametrize(
+    ("good", "asked"),
+    [
+        ((), [(-4, 0.1), (-2, 0.25)]),  # 0.1 is 2**-3.3: the strength below it, and two powers more at its own weight
+        ((-4,), [(-4, 0.1)]),
+        ((-2,), [(-4, 0.1), (-2, 0.25)]),
+    ],
+)
+def test_groups_are_looked_for_if_one_lazy_expert_is_better_than_chains(good, asked, monkeypatch):
+    bought = []
+    monkeypatch.setattr(module.Groups, "find", lambda grower, tables, free: bought.append(tables) or Found())
+    lazy = Screens(good)
+    family = family_of([simple_chain()], lazy)
+    *_, branches, _ = candidates_for(family, 0.1)
+    assert lazy.asked == asked
+    if not good:
+        assert (branches.name, branches.why_not) == ("branches", "rows do not seem to need different features")
+        assert not bought
+        return
+    assert (branches.name, branches.why_not, branches.loss) == ("3 branches", "", 0.0)
+    assert branches.history == pytest.approx([1.1, 0.0])
+    assert bought == [[-4, -2, 0]]
+    candidates_for(family, 0.08)  # a cost weight of the same strength shares them
+    assert len(bought) == 1
+    assert lazy.asked.count((-2, 0.25)) <= 1
+
+
+def test_why_there_are_no_groups_is_told(monkeypatch):
+    monkeypatch.setattr(module.Groups, "find", lambda *given: "a group lies in one fold")
+    *_, branches, _ = candidates_for(family_of([simple_chain()], Screens((-4,))), 0.1)
+    assert (branches.name, branches.why_not) == ("branches", "a group lies in one fold")
+    assert math.isnan(branches.loss)
+
+
+def test_a_lazy_end_competes_with_the_best_so_far(monkeypatch):
+    monkeypatch.setattr(module.Groups, "find", lambda *given: Found())
+    lazy = LazyExpert(constant_expert(np.zeros(1), N), ZERO + 0.5, np.zeros((N, 2), dtype=bool), resolved([1.0, 1.0]))
+    for good, name in (((-4,), "3 branches"), ((), "lazy end, as given")):
+        screens = Screens(good, lazy)
+        # without its shift the chain would lose 0.4, and no row would go on to what loses 0.5
+        found = candidates_for(family_of([simple_chain(0.3, shifts=np.array([0.0, 0.2]))], screens), 0.1)
+        assert least_of(found).name == name
+        # what it is compared with: the branches, or the chain with its shift
+        assert screens.values[0].mean() == pytest.approx(0.0 if good else 0.6)
+        assert found[-1].loss == pytest.approx(0.5)
+        assert found[-1].cost == 0.0
+
+
+def test_what_is_out_of_the_running_is_never_taken():
+    good, better = Candidate("good", 1.0), Candidate("better", 0.5, why_not="a reason")
+    assert least_of([better, good, Candidate("bad", 2.0), Candidate("none", why_not="not grown")]) is good
+
+
+# -- nodes --------------------------------------------------------------------------------------------------------
+
+
+def expert_on(column):
+    return Expert(Score(TreePool.identity(1).on_columns(np.array([column])), np.ones((1, 1)), np.zeros(1)), None)
+
+
+@pytest.mark.parametrize(("evaluation", "members"), [(0.0, 2), (0.1, 1)])
+def test_nodes_of_a_chain_are_those_of_its_policy(evaluation, members):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 2))
+    losses = np.column_stack([np.full(N, 9.0), np.where(X[:, 0] > 0, 1.0, 0.0), ZERO])
+    chain = make_chain(X, losses, (0.0, 1.0, 4.0), ([], [0], [0, 1]), experts=[expert_on(j) for j in (0, 0, 1)])
+    policy = induce(chain, 0.1)
+    nodes = Nodes.chain(chain.experts, policy, resolved([1.0, 3.0], evaluation=evaluation))
+    assert policy.stages == [1, 2]
+    assert nodes.shape.n_nodes == 2
+    assert list(nodes.experts) == chain.experts[1:]
+    assert nodes.reached is policy.reached
+    assert nodes.routes[1] is None
+    route = nodes.routes[0]
+    said = [booster.predict(X[:, [0]]) for booster in policy.gates[0].boosters[:members]]
+    assert route.pool.transform(X) @ route.weights[:, 0] == pytest.approx(np.mean(said, axis=0))

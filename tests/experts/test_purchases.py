@@ -1,0 +1,137 @@
+"""Orders of buying: nested stages, what decides the order, and where it is cut."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from cstc.experts.purchases import LEVELS, MOST_STAGES, orders_of, unit_of_prices
+from experts.cases import boosting, resolved, rows_of, table
+
+BILL = {"x0": 1.0, "x1": 2.0, "draw": 5.0, "x2": 1.0, "x3": 0.0, "x4": 3.0, "x5": 7.0}
+SHARED = {"x1": ["draw"], "x2": ["draw"]}
+
+
+def orders(costs, X, y, columns=None, paid=None, weights=None):
+    columns = np.arange(X.shape[1]) if columns is None else np.array(columns)
+    paid = costs.prices == 0 if paid is None else paid
+    risk = float(np.average((y - np.average(y, weights=weights)) ** 2, weights=weights))
+    return orders_of(boosting(costs), rows_of(X, y, weights), columns, paid, risk)
+
+
+def price_of(costs, columns, paid=()):
+    """By enumeration of the items."""
+    items = {item for column in columns for item in np.flatnonzero(costs.feature_items[column])}
+    return sum(costs.prices[item] for item in items.difference(paid))
+
+
+def weighted_sum(X):
+    return X @ [1.0, 0.8, 0.6, 0.4, 0.2, 0.0]
+
+
+def test_stages_are_nested_and_carry_the_exact_bill():
+    X, _ = table()
+    costs = resolved(BILL, SHARED, n=6)
+    for order in orders(costs, X, weighted_sum(X)):
+        assert list(order.stages[0].columns) == [3]
+        assert order.stages[0].price == 0.0
+        for before, after in itertools.pairwise(order.stages):
+            assert set(before.columns) < set(after.columns)
+            assert before.price < after.price
+        for stage in order.stages:
+            assert stage.price == pytest.approx(price_of(costs, stage.columns))
+
+
+def test_what_is_paid_is_free_and_other_columns_are_not_for_sale():
+    """As in a group of rows: the splits above it have bought something, and it may buy a part of the rest."""
+    X, _ = table()
+    costs = resolved(BILL, SHARED, n=6)
+    paid = np.array([name in ("draw", "x1", "x3") for name in costs.item_names])
+    for order in orders(costs, X, weighted_sum(X), [1, 2, 3, 4], paid):
+        assert list(order.stages[0].columns) == [1, 3]
+        assert set(order.stages[-1].columns) == {1, 2, 3, 4}
+        for stage in order.stages:
+            assert stage.price == pytest.approx(price_of(costs, stage.columns, np.flatnonzero(paid)))
+
+
+def test_what_needs_no_further_item_comes_along():
+    X, _ = table()
+    costs = resolved({"panel": 4.0, "x4": 1.0, "x5": 1.0}, {f"x{j}": ["panel"] for j in range(4)}, n=6)
+    first = orders(costs, X, X[:, 0])[0].stages[1]
+    assert {0, 1, 2, 3} <= set(first.columns)
+    assert first.price == 4.0
+
+
+def test_one_order_by_price_and_one_by_gain():
+    X, rng = table(2000)
+    y = 3.0 * X[:, 5] + X[:, 0] + 0.1 * rng.normal(size=len(X))
+    by_price, by_gain = orders(resolved([1.0, 1.0, 1.0, 1.0, 1.0, 50.0]), X, y)
+    assert (by_price.name, by_gain.name) == ("by price", "by gain")
+    assert 5 not in by_price.stages[1].columns
+    assert 5 in by_gain.stages[1].columns
+
+
+def test_a_feature_that_repeats_another_comes_late():
+    X, _ = table(2000)
+    y = X[:, 0] + 0.5 * X[:, 1]
+    X[:, 2] = X[:, 0]
+    stages = orders(resolved([1.0, 1.0, 1.01, 50.0, 50.0, 50.0]), X, y)[0].stages
+    entered = [min(k for k, stage in enumerate(stages) if j in stage.columns) for j in (0, 1)]
+    assert max(entered) < min([k for k, stage in enumerate(stages) if 2 in stage.columns], default=len(stages))
+
+
+def test_weights_of_rows_decide_what_enters():
+    X, _ = table(1000)
+    kind = np.arange(1000) % 2 == 0
+    y = np.where(kind, X[:, 0], X[:, 1])
+    for heavy, first in ((kind, 0), (~kind, 1)):
+        stages = orders(resolved(np.ones(6)), X, y, weights=np.where(heavy, 1.0, 1e-6))[0].stages
+        assert list(stages[1].columns) == [first]
+
+
+def test_equal_prices_give_one_order_and_free_features_one_stage():
+    X, _ = table()
+    y = X[:, 0] + 0.5 * X[:, 1]
+    assert [order.name for order in orders(resolved(np.ones(6)), X, y)] == ["by price"]
+    free = orders(resolved(np.zeros(6)), X, y)
+    assert [[len(stage.columns) for stage in order.stages] for order in free] == [[6]]
+
+
+def test_where_trees_have_a_price_nothing_at_all_is_the_first_stage():
+    X, _ = table()
+    stages = orders(resolved([0.0, 1.0, 1.0, 1.0, 1.0, 1.0], evaluation=0.1), X, weighted_sum(X))[0].stages
+    assert [len(stage.columns) for stage in stages[:2]] == [0, 1]
+    assert [stage.price for stage in stages[:2]] == [0.0, 0.0]
+
+
+def test_prices_of_stages_grow_by_a_factor_and_stages_are_few():
+    X, rng = table(1500, 40)
+    prices = rng.uniform(0.5, 2.0, size=40)
+    for order in orders(resolved(prices), X, X @ rng.uniform(0.5, 1.0, size=40)):
+        assert 6 <= len(order.stages) <= MOST_STAGES + 1
+        assert len(order.stages[-1].columns) == 40
+        bills = np.array([stage.price for stage in order.stages[1:]])
+        for wanted in np.geomspace(bills[0], bills[-1], MOST_STAGES):  # the feature that reaches it ends a stage
+            assert bills[bills > wanted * (1 - 1e-6)].min() - wanted < prices.max()
+
+
+@pytest.mark.parametrize("value", [np.nan, 7.0])
+def test_columns_that_say_nothing_are_never_bought(value):
+    X, _ = table()
+    X[:, :3] = value
+    for order in orders(resolved(np.ones(6)), X, X[:, 4]):
+        assert not {0, 1, 2} & set(order.stages[-1].columns)
+    nothing = orders(resolved(np.ones(6)), np.full((100, 6), value), np.arange(100.0))
+    assert [[len(stage.columns) for stage in order.stages] for order in nothing] == [[0]]
+
+
+def test_prices_fall():
+    assert (np.diff(LEVELS) <= 0).all()
+    assert LEVELS[0] / LEVELS[-1] == pytest.approx(1e5)
+
+
+def test_the_unit_makes_a_typical_feature_cost_all_risk():
+    costs = resolved({"panel": 6.0, "x3": 1.0, "x4": 5.0, "x5": 0.0}, {f"x{j}": ["panel"] for j in range(3)}, n=6)
+    # divided prices: 2, 2, 2, 1, 5 and nothing; the median of what is not free is 2
+    assert unit_of_prices(costs, 0.8) == pytest.approx(0.8 / 2.0)
+    assert unit_of_prices(resolved(np.zeros(6)), 0.8) == 0.0

@@ -1,0 +1,544 @@
+"""The model file: what goes in comes out, and nothing else comes out."""
+
+import importlib.util
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+import zipfile
+from dataclasses import fields, replace
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+
+import cstc
+import model_files
+from cstc import CSTCClassifier, CSTCRanker, CSTCRegressor, Exact, Experts, ModelFileError
+from cstc.model import Schema, TreePool, TreeShape
+from model_files import TASKS, get, pack, put, random_model, random_rows, smoke, unpack, with_digest
+
+TESTS = Path(__file__).parents[1]
+SMALL = {"n_weak_learners": 5, "method": Experts(folds=2), "random_state": 0, "n_jobs": 1}
+
+
+def assert_same_model(model, other):
+    for field in fields(TreePool):
+        assert np.array_equal(getattr(model.pool, field.name), getattr(other.pool, field.name)), field.name
+    for name in ("predict_weights", "predict_intercepts", "route_weights", "thresholds", "constant"):
+        assert np.array_equal(getattr(model, name), getattr(other, name)), name
+    assert np.array_equal(model.shape.upper, other.shape.upper)
+    assert np.array_equal(model.shape.lower, other.shape.lower)
+    assert model.link == other.link
+    assert model.costs.item_names == other.costs.item_names
+    assert np.array_equal(model.costs.prices, other.costs.prices)
+    assert np.array_equal(model.costs.feature_items, other.costs.feature_items)
+    assert model.costs.evaluation == other.costs.evaluation
+    assert model.schema.feature_names == other.schema.feature_names
+    assert model.schema.categories == other.schema.categories
+    assert np.array_equal(model.schema.may_miss, other.schema.may_miss)
+    if model.schema.classes is None:
+        assert other.schema.classes is None
+    else:
+        assert model.schema.classes.dtype == other.schema.classes.dtype
+        assert model.schema.classes.tolist() == other.schema.classes.tolist()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.cstc"
+
+
+@pytest.fixture
+def members(path):
+    """The members of a file of two classes with several learners, categories and nodes."""
+    for seed in range(1000):
+        model = random_model(np.random.default_rng(seed), "logistic")
+        pool, has_categories = model.pool, model.pool.category_start >= 0
+        if model.shape.n_nodes > 2 and pool.n_learners > 3 and pool.feature[0] >= 0 and sum(has_categories) > 1:
+            break
+    cstc.save(model, path)
+    return unpack(path.read_bytes())
+
+
+def load_members(path, members):
+    path.write_bytes(pack(with_digest(members)))
+    return cstc.load(path)
+
+
+# -- there and back ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("link", TASKS)
+@pytest.mark.parametrize("seed", range(20))
+def test_random_models_come_back_as_they_were(path, link, seed):
+    rng = np.random.default_rng(seed)
+    model = random_model(rng, link)
+    cstc.save(model, path)
+    loaded = cstc.load(path)
+    assert_same_model(model, loaded)
+    X = random_rows(rng, len(model.schema.feature_names), n=50)
+    assert np.array_equal(model.decision_function(X), loaded.decision_function(X), equal_nan=True)
+    assert np.array_equal(model.apply(X), loaded.apply(X))
+    for counting in ("branch", "learner"):
+        assert np.array_equal(model.predict_cost(X, counting), loaded.predict_cost(X, counting))
+    smoke(loaded, rng)
+
+
+def test_a_loaded_model_is_saved_as_the_same_bytes(path):
+    model = random_model(np.random.default_rng(5), "softmax")
+    model.save(path)
+    again = path.with_name("again.cstc")
+    cstc.load(path).save(again)
+    assert again.read_bytes() == path.read_bytes()
+
+
+def frame(rng, n=160):
+    """Numbers with gaps, and a column of text."""
+    table = pd.DataFrame(rng.normal(size=(n, 3)), columns=["a", "b", "c"])
+    table["town"] = rng.choice(["Bonn", "Köln", "Ulm"], size=n)
+    table.loc[::7, "b"] = np.nan
+    return table
+
+
+COSTS = cstc.CostModel(
+    {"a": 1.0, "draw": 2.1, "b": 0.5, "c": 3.0, "town": 0.0}, {"b": ["draw"], "c": ["draw"]}, evaluation=0.01
+)
+
+
+def fitted(task, rng):
+    """A small estimator of each kind with shared items, and its table."""
+    X = frame(rng)
+    score = X["a"] + (X["town"] == "Ulm") - 0.5 * X["b"].fillna(0)
+    if task == "regression":
+        return CSTCRegressor(costs=COSTS, **SMALL).fit(X, score), X
+    if task == "ranking":
+        grades = np.clip(np.round(score + 1), 0, 4)
+        return CSTCRanker(costs=COSTS, **SMALL).fit(X, grades, qid=np.repeat(np.arange(16), 10)), X
+    if task == "two classes":
+        return CSTCClassifier(costs=COSTS, **SMALL).fit(X, score > 0), X
+    if task == "three classes":
+        names = np.array(["low", "middle", "high"])[np.digitize(score, [-0.5, 0.5])]
+        return CSTCClassifier(costs=COSTS, **SMALL).fit(X, names), X
+    if task == "constant":
+        return CSTCRegressor(costs=COSTS, cost_weight=1e6, **SMALL).fit(X, score), X
+    estimator = CSTCRegressor(weak_learners="identity", method=Exact(max_iter=20, tol=1e-2), random_state=0)
+    return estimator.fit(X[["a", "c"]], score), X[["a", "c"]]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("task", ["regression", "ranking", "two classes", "three classes", "constant", "identity"])
+def test_estimators_save_what_they_predict_with(path, task):
+    estimator, X = fitted(task, np.random.default_rng(3))
+    estimator.save(path)
+    loaded = cstc.load(path)
+    assert_same_model(estimator.model_, loaded)
+    matrix = X.to_numpy(dtype=object)
+    for j, name in enumerate(X):
+        if name in loaded.schema.categories:
+            matrix[:, j] = [loaded.schema.categories[name].index(value) for value in X[name]]
+    matrix = matrix.astype(float)
+    answers = loaded.predict(matrix)
+    assert answers.dtype == estimator.predict(X).dtype
+    assert np.array_equal(answers, estimator.predict(X))
+    assert np.array_equal(loaded.predict_cost(matrix), estimator.predict_cost(X))
+    if task == "constant":
+        assert loaded.predict_cost(matrix).max() == 0
+    before = path.read_bytes()
+    cstc.save(estimator, path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        np.array(["b", "aé"]),
+        np.array(["b", "a"], dtype=object),
+        np.array([3, -(2**60)]),
+        np.array([0, 2**63], dtype=np.uint64),
+        np.array([1, 2], dtype=np.int8),
+        np.array([0.1, -1e300]),
+        np.array([0.1, 0.7], dtype=np.float32),
+        np.array([False, True]),
+    ],
+    ids=lambda classes: classes.dtype.name,
+)
+def test_classes_keep_their_type(path, classes):
+    model = random_model(np.random.default_rng(0), "logistic")
+    cstc.save(replace(model, schema=replace(model.schema, classes=classes)), path)
+    loaded = cstc.load(path).schema.classes
+    assert loaded.dtype == classes.dtype
+    assert loaded.tolist() == classes.tolist()
+
+
+def test_a_loaded_model_can_be_saved_again_and_again(path):
+    cstc.save(random_model(np.random.default_rng(5), "softmax"), path)
+    first = path.read_bytes()
+    cstc.save(cstc.load(path), path)
+    assert path.read_bytes() == first
+
+
+def test_whatever_the_memory_looks_like_the_bytes_are_the_same(path):
+    model = random_model(np.random.default_rng(8), "softmax")
+    cstc.save(model, path)
+    first = path.read_bytes()
+    pool = model.pool
+    other = replace(
+        model,
+        pool=pool._replace(left=pool.left.astype(np.int32), feature=np.asfortranarray(np.repeat(pool.feature, 2)[::2])),
+        predict_weights=np.asfortranarray(model.predict_weights),
+        predict_intercepts=np.asfortranarray(model.predict_intercepts),
+        schema=replace(model.schema, categories=dict(reversed(model.schema.categories.items()))),
+    )
+    cstc.save(other, path)
+    assert path.read_bytes() == first
+
+
+def test_every_member_is_json_or_an_array_that_numpy_reads(members):
+    for name, content in members.items():
+        if name.endswith(".json"):
+            json.loads(content)
+        else:
+            np.load(io.BytesIO(content), allow_pickle=False)
+
+
+# -- files of earlier versions -----------------------------------------------------------------------------------
+
+
+def golden():
+    spec = importlib.util.spec_from_file_location("make_golden", TESTS / "golden" / "make_golden.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_first_version_is_read_for_ever():
+    expected = json.loads((TESTS / "golden" / "model-v1.json").read_text())
+    answers = golden().answers(cstc.load(TESTS / "golden" / "model-v1.cstc"))
+    assert answers.keys() == expected.keys()
+    for name in ("rows", "predict", "apply", "items by branch"):
+        assert answers[name] == expected[name]
+    for name in ("decision_function", "predict_proba", "cost by branch", "cost by learner"):
+        np.testing.assert_allclose(answers[name], expected[name], rtol=1e-12, atol=1e-12)
+
+
+def test_the_bytes_are_the_same_on_every_machine(path):
+    """To be dropped when `save` writes a later version; the test above stays."""
+    cstc.save(golden().golden_model(), path)
+    assert path.read_bytes() == (TESTS / "golden" / "model-v1.cstc").read_bytes()
+
+
+# -- writing -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_crash_leaves_the_old_file_whole(path, monkeypatch, step):
+    old, new = (random_model(np.random.default_rng(seed), "identity") for seed in (1, 2))
+    cstc.save(old, path)
+    before = path.read_bytes()
+
+    def crash(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, step, crash)
+        with pytest.raises(KeyboardInterrupt):
+            cstc.save(new, path)
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == [path.name]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork and POSIX signals")
+def test_a_killed_process_leaves_the_old_file_whole(path):
+    cstc.save(random_model(np.random.default_rng(1), "identity"), path)
+    before = path.read_bytes()
+    killed = """
+import os, signal, sys, cstc
+os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+cstc.save(cstc.load(sys.argv[1]), sys.argv[1])
+"""
+    done = subprocess.run([sys.executable, "-c", killed, str(path)], check=False)
+    assert done.returncode == -9
+    assert path.read_bytes() == before
+
+
+def test_a_link_is_followed_and_the_rights_are_those_of_a_new_file(path, tmp_path):
+    model = random_model(np.random.default_rng(1), "identity")
+    link = tmp_path / "link.cstc"
+    link.symlink_to(path)
+    cstc.save(model, link)
+    assert link.is_symlink()
+    (tmp_path / "plain").write_bytes(b"")
+    assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_file_in_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cstc.save(random_model(np.random.default_rng(1), "identity"), "here.cstc")
+    assert cstc.load("here.cstc").link == "identity"
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"the folder .*nowhere' does not exist; make it first"):
+        cstc.save(random_model(np.random.default_rng(1), "identity"), tmp_path / "nowhere" / "model.cstc")
+
+
+def test_only_models_are_saved(path):
+    with pytest.raises(TypeError, match="CSTCRegressor cannot be saved; give a fitted estimator"):
+        cstc.save(CSTCRegressor(), path)
+    with pytest.raises(ValueError, match="not fitted"):
+        CSTCRegressor().save(path)
+    assert not path.exists()
+
+
+def test_a_model_that_could_not_be_loaded_is_not_saved(path):
+    model = random_model(np.random.default_rng(1), "identity")
+    with pytest.raises(ModelFileError, match=r"constant\[0\] is nan; it must be a finite number"):
+        cstc.save(replace(model, constant=np.array([np.nan])), path)
+    schema = Schema(["x"], {}, np.array([1]))
+    with pytest.raises(ModelFileError, match="may_miss has dtype int64; it must be an array of true or false"):
+        cstc.save(replace(model, schema=schema), path)
+    assert not path.exists()
+
+
+# -- reading -----------------------------------------------------------------------------------------------------
+
+
+def test_loading_imports_numpy_and_nothing_heavy(path):
+    cstc.save(random_model(np.random.default_rng(1), "softmax"), path)
+    script = """
+import sys, cstc
+model = cstc.load(sys.argv[1])
+import numpy as np
+X = np.zeros((3, len(model.schema.feature_names)))
+model.predict(X), model.predict_cost(X)
+heavy = {"sklearn", "scipy", "lightgbm", "pandas", "polars", "narwhals", "matplotlib", "joblib"}
+sys.exit(str(heavy & sys.modules.keys()) if heavy & sys.modules.keys() else 0)
+"""
+    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_file_is_the_systems_own_error(path):
+    with pytest.raises(FileNotFoundError):
+        cstc.load(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_what_is_no_file_is_not_waited_for(path):
+    os.mkfifo(path)
+    with pytest.raises(ModelFileError, match="no plain file"):
+        cstc.load(path)
+    with pytest.raises(ModelFileError, match="no plain file"):
+        cstc.load(path.parent)
+
+
+@pytest.mark.parametrize("version", [2, 17])
+def test_a_later_version_is_named(path, members, version):
+    members["manifest.json"] = json.dumps({"format": "cstc-model", "version": version, "new": True}).encode()
+    members["arrays/of_the_future.npy"] = b""
+    path.write_bytes(pack(members))
+    with pytest.raises(ModelFileError, match=f"it has version {version} of the format and this cstc reads up to 1"):
+        cstc.load(path)
+
+
+def test_a_changed_member_is_noticed(path, members):
+    prices = get(members, "prices")
+    put(members, "prices", prices + 1)
+    path.write_bytes(pack(members))
+    with pytest.raises(ModelFileError, match=f"^{path}: its content does not have the digest that its manifest names"):
+        cstc.load(path)
+    assert np.array_equal(load_members(path, members).costs.prices, prices + 1)
+
+
+def test_limits_hold_and_can_be_raised(path):
+    cstc.save(random_model(np.random.default_rng(0), "logistic"), path)
+    with pytest.raises(ModelFileError, match="the limit is 1000; a larger max_bytes allows it"):
+        cstc.load(path, max_bytes=1000)
+    cstc.load(path, max_bytes=10**9)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["../model.json"], "no absolute names, no '..'"),
+        (["/tmp/x"], "no absolute names"),
+        (["arrays/../x.npy"], "no absolute names, no '..'"),
+        (["C:\\x"], "no absolute names"),
+        (["extra.npy"], r"missing \[\], strange \['extra.npy'\]"),
+    ],
+)
+def test_names_of_members(path, members, names, message):
+    with pytest.raises(ModelFileError, match=message):
+        load_members(path, members | dict.fromkeys(names, b""))
+
+
+def test_members_that_are_doubled_missing_or_compressed(path, members):
+    path.write_bytes(pack([*members.items(), ("model.json", b"{}")]))
+    with pytest.raises(ModelFileError, match=r"'model.json' is there twice"):
+        cstc.load(path)
+    path.write_bytes(pack({name: members[name] for name in members if name != "arrays/left.npy"}))
+    with pytest.raises(ModelFileError, match=r"missing \['arrays/left.npy'\]"):
+        cstc.load(path)
+    path.write_bytes(pack(members, zipfile.ZIP_DEFLATED))
+    with pytest.raises(ModelFileError, match="is compressed or encrypted"):
+        cstc.load(path)
+    path.write_bytes(pack({"other.txt": b"x"}))
+    with pytest.raises(ModelFileError, match=r"no manifest.json: it is no model file"):
+        cstc.load(path)
+
+
+def changed(name, change):
+    """A mutation of one array."""
+
+    def mutate(members):
+        array = get(members, name)
+        result = change(array)
+        put(members, name, array if result is None else result)
+
+    return mutate
+
+
+def at(index, value):
+    return lambda array: array.__setitem__(index, value)
+
+
+def in_json(**entries):
+    def mutate(members):
+        members["model.json"] = json.dumps(json.loads(members["model.json"]) | entries).encode()
+
+    return mutate
+
+
+def tree(upper, lower):
+    """Another tree of classifiers, as many nodes as before."""
+
+    def mutate(members):
+        put(members, "upper", np.array(upper, dtype="<i4"))
+        put(members, "lower", np.array(lower, dtype="<i4"))
+        n = len(upper)
+        put(members, "thresholds", np.zeros(n))
+        put(members, "predict_intercepts", np.zeros((n, 1)))
+        for kind in ("predict", "route"):
+            put(members, f"{kind}_places", np.zeros(0, dtype="<i8"))
+            put(members, f"{kind}_values", np.zeros(0))
+
+    return mutate
+
+
+WRONG = {
+    "type": (changed("left", lambda a: a.astype("<i8")), "the array left is of type '<i8'; it must be '<i4'"),
+    "dimensions": (changed("left", lambda a: a[None]), "the array left has 2 dimensions; it must have 1"),
+    "length": (changed("value", lambda a: a[:-1]), r"value has shape \(\d+,\); it must be \(\d+\)"),
+    "NaN": (changed("threshold", at(0, np.nan)), r"threshold\[0\] is nan; it must be a finite number"),
+    "infinite weight": (changed("predict_values", at(0, np.inf)), "predict_weights.* is inf"),
+    "huge weight": (changed("predict_values", at(0, 1e305)), "the margins may exceed 1e.300"),
+    "negative price": (changed("prices", at(0, -1.0)), r"prices\[0\] is negative; a price is 0 or more"),
+    "prices beyond counting": (changed("prices", lambda a: np.full_like(a, 1.7e308)), "prices together are more"),
+    "feature": (changed("feature", at(0, 99)), r"feature\[0\] is 99; it must be from -1 to"),
+    "child": (changed("left", at(0, 10**6)), r"left\[0\] is 1000000; it must be from 0 to"),
+    "circle": (changed("left", at(0, 0)), "position 0 of the weak learners is reached 2 times"),
+    "shared learner": (changed("roots", lambda a: np.full_like(a, a[0])), "is reached \\d+ times"),
+    "category piece": (changed("category_left", lambda a: a[:1]), "category_"),
+    "places": (changed("predict_places", lambda a: a[::-1]), "predict_places must grow"),
+    "places beyond": (changed("predict_places", at(-1, 10**12)), "predict_places must grow .* and be from 0 to"),
+    "places and values": (changed("route_places", lambda a: a[:-1]), r"route_places has \d+ entries, route_values"),
+    "flags": (
+        lambda members: members.update({"arrays/may_miss.npy": members["arrays/may_miss.npy"][:-1] + b"\x07"}),
+        "may_miss holds bytes that are neither true nor false",
+    ),
+    "tree leads back": (tree([1, 0, -1], [2, -2, -1]), r"upper\[1\] leads back; a parent comes before its children"),
+    "tree beyond": (tree([5, -1, -2], [2, -1, -2]), r"upper\[0\] names a classifier that is not there; there are 3"),
+    "node twice": (tree([1, -1], [1, -1]), "classifier 1 is reached 2 times"),
+    "node never": (tree([1, -1, -2], [-3, -1, -2]), "classifier 2 is reached 0 times"),
+    "terminal twice": (tree([1, -1], [-1, -1]), "the 2 terminals must be numbered 0 to 1, each once"),
+    "two terminals": (tree([-1], [-2]), "a leaf classifier has one terminal for both"),
+    "link": (in_json(link="probit"), "link is 'probit'; it must be one of"),
+    "link and classes": (in_json(link="softmax"), "link 'softmax' needs as many outputs as classes, 2 or more"),
+    "no classes": (
+        in_json(classes=None),
+        "link 'logistic' needs 1 output and 2 classes; the model has 1 outputs and no",
+    ),
+    "same classes": (in_json(classes={"type": "str", "values": ["a", "a"]}), "classes hold 'a' twice"),
+    "mixed classes": (in_json(classes={"type": "int64", "values": [1, True]}), "classes must all be of type int"),
+    "large class": (in_json(classes={"type": "int8", "values": [1, 300]}), "a class is outside of what int8 holds"),
+    "types of classes": (in_json(classes={"type": "object_", "values": [1, 2]}), "classes are of type 'object_'"),
+    "features": (in_json(features=["x"]), r"may_miss has shape \(\d+,\); it must be \(1\)"),
+    "same features": (in_json(features=["x", "x"]), "feature names hold 'x' twice"),
+    "categories": (in_json(categories={"nobody": ["a"]}), "categories are given for 'nobody', which is not one of"),
+    "evaluation": (in_json(evaluation=-0.5), "the price of an evaluation is -0.5"),
+    "evaluation as text": (in_json(evaluation="1"), "'evaluation' in model.json is a str; it must be a float"),
+    "entry": (in_json(surprise=1), "model.json has the entries"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_said(path, members, case):
+    mutate, message = WRONG[case]
+    load_members(path, members)
+    mutate(members)
+    with pytest.raises(ModelFileError, match=message) as caught:
+        load_members(path, members)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_route_weights_at_a_leaf_are_refused(path):
+    """They would be charged and never used."""
+    model = random_model(np.random.default_rng(1), "identity")
+    model = replace(
+        model,
+        shape=TreeShape.full(1),
+        predict_weights=model.predict_weights[:, :1],
+        predict_intercepts=model.predict_intercepts[:1],
+        route_weights=np.ones((model.pool.n_learners, 1)),
+        thresholds=np.zeros(1),
+    )
+    with pytest.raises(ModelFileError, match="classifier 0 is a leaf and routes nowhere, but has route weights"):
+        cstc.save(model, path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by address space")
+def test_2000_mutated_files():
+    """Each loads a model that works or raises ModelFileError, within 1 GiB and its time; `make fuzz` runs 100,000."""
+    fuzz = [sys.executable, str(TESTS / "fuzz_model_file.py"), "--mutations", "2000", "--seed", "0"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(fuzz, capture_output=True, text=True, timeout=600, check=False, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 failed" in done.stdout
+
+
+# -- other ways to keep an estimator -----------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("way", ["pickle", "joblib", "skops"])
+def test_estimators_survive_pickle_joblib_and_skops(tmp_path, way):
+    estimator, X = fitted("three classes", np.random.default_rng(4))
+    if way == "pickle":
+        copy = pickle.loads(pickle.dumps(estimator))
+    elif way == "joblib":
+        joblib.dump(estimator, tmp_path / "model.joblib")
+        copy = joblib.load(tmp_path / "model.joblib")
+    else:
+        skops = pytest.importorskip("skops.io")
+        dumped = skops.dumps(estimator)
+        copy = skops.loads(dumped, trusted=skops.get_untrusted_types(data=dumped))
+    assert np.array_equal(copy.predict_proba(X), estimator.predict_proba(X))
+    assert np.array_equal(copy.predict_cost(X), estimator.predict_cost(X))
+    assert_same_model(copy.model_, estimator.model_)
+
+
+def test_the_random_models_are_of_all_kinds():
+    """What the tests above rest on."""
+    models = [random_model(np.random.default_rng(seed)) for seed in range(200)]
+    assert {model.link for model in models} == set(model_files.TASKS)
+    assert any(model.pool.n_learners == 0 for model in models)
+    assert any((model.pool.category_start >= 0).any() for model in models)
+    assert any((model.pool.linear_feature >= 0).any() for model in models)
+    assert any(model.pool.zero_is_missing.any() for model in models)
+    assert any(model.shape.n_nodes > 4 for model in models)
+    assert any(model.costs.n_items != len(model.schema.feature_names) for model in models)
