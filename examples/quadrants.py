@@ -221,7 +221,7 @@ def repeat(settings: list[Setting], all_means: bool, states: int, n: int, cost_w
             )
 
 
-def measure_distance(states: int, n: int, scales, table: Path, picture: Path, command: str) -> None:
+def measure_distance(states: int, n: int, scales, table: Path, picture: Path, command: str, cost_weights=None) -> None:
     """Share of solved runs against the distance of the means; the table is written after every row."""
     rows: dict[float, list[str]] = {}
     shares: dict[str, list[float]] = {name: [] for name in COMPARED}
@@ -231,7 +231,7 @@ def measure_distance(states: int, n: int, scales, table: Path, picture: Path, co
         cells = []
         for name, setting in COMPARED.items():
             start = perf_counter()
-            results = runs(setting, means, states, n)
+            results = runs(setting, means, states, n, cost_weights)
             solved = sum(r.is_perfect for r in results)
             shares[name].append(solved / states)
             mse, cost = np.median([r.mse for r in results]), np.median([r.cost for r in results])
@@ -239,7 +239,7 @@ def measure_distance(states: int, n: int, scales, table: Path, picture: Path, co
             seconds = perf_counter() - start
             print(f"{_text(means)}  {name}: {cells[-1]}   ({seconds:.0f} s)", file=sys.stderr, flush=True)
         rows[scale] = cells
-        table.write_text(_distance_table(rows, states, n, command))
+        table.write_text(_distance_table(rows, states, n, command, cost_weights))
     draw_distance(scales, shares, states, picture)
     print(f"{table.read_text()}\n{table} and {picture}")
 
@@ -248,7 +248,7 @@ def _short(mse: float) -> str:
     return "0" if mse < 5e-5 else f"{mse:.2g}"
 
 
-def _distance_table(rows: dict[float, list[str]], states: int, n: int, command: str) -> str:
+def _distance_table(rows: dict[float, list[str]], states: int, n: int, command: str, cost_weights) -> str:
     packages = ", ".join(f"{name} {version(name)}" for name in ("cstc", "numpy", "scipy", "scikit-learn"))
     threads = os.environ.get("OMP_NUM_THREADS", "not set")
     lines = [
@@ -262,8 +262,8 @@ def _distance_table(rows: dict[float, list[str]], states: int, n: int, command: 
         f"{GOOD_MSE} at a mean cost of exactly {BEST_COST:.2f}. The cheapest cost_weight with a validation MSE below",
         f"{GOOD_MSE} is taken, or the most accurate one if there is none.",
         "",
-        f"- `Exact()` chooses from {', '.join(map(str, EXACT_WEIGHTS))}.",
-        f"- `Paper(...)` chooses from {', '.join(map(str, PAPER_WEIGHTS))}.",
+        f"- `Exact()` chooses from {', '.join(map(str, cost_weights or EXACT_WEIGHTS))}.",
+        f"- `Paper(...)` chooses from {', '.join(map(str, cost_weights or PAPER_WEIGHTS))}.",
         "",
         "In brackets: median test MSE and median cost. A quadrant has variance 1, whatever its mean.",
         "",
@@ -328,7 +328,9 @@ def main() -> None:
     if options.distance:
         command = " ".join(["python", "examples/quadrants.py", *sys.argv[1:]])
         picture = options.out.with_stem(f"{options.out.stem}-distance")
-        return measure_distance(options.states, options.rows, options.scales, options.table, picture, command)
+        return measure_distance(
+            options.states, options.rows, options.scales, options.table, picture, command, options.cost_weights
+        )
     if options.states > 1 or options.means == "all":
         settings = [SETTINGS[name] for name in options.method]
         return repeat(settings, options.means == "all", options.states, options.rows, options.cost_weights)

@@ -121,8 +121,9 @@ def test_columns_of_a_lightgbm_model_by_number():
     np.testing.assert_array_equal(from_lightgbm(booster, costs=NUMBERED).costs.feature_prices, PRICES)
 
 
-def test_names_that_only_look_like_numbers_are_names():
-    resolved = CostModel(NUMBERED).resolve(["00", "2.0", "-"])
+@pytest.mark.parametrize("names", [["02", "00", "01"], ["2.0", "0.0", "1.0"], ["-", "", "٠"]])
+def test_names_that_only_look_like_numbers_are_names(names):
+    resolved = CostModel(NUMBERED).resolve(names)
     np.testing.assert_array_equal(resolved.feature_prices, PRICES)
 
 

@@ -140,19 +140,24 @@ def test_l1_weight_counts_in_fine_tuning_too():
     assert np.abs(after - before).max() < 0.05 * np.abs(free - before).max()
 
 
-def test_the_gate_slope_is_in_the_units_of_the_target():
-    """Gates of the solution and of the shares: sigmoid(gate_slope * (margin of the user - threshold))."""
+def test_the_gate_slope_is_in_the_units_of_the_target(monkeypatch):
+    """sigmoid(gate_slope * (margin of the user - threshold)), for the shares of terminals and for fine-tuning."""
+    told, real = [], cstc.paper.method.fine_tune
+    monkeypatch.setattr(
+        cstc.paper.method, "fine_tune", lambda *args, **options: told.append(args[3]) or real(*args, **options)
+    )
     problem = case()
     columns = learn_columns(problem, 0.2)
     for slope in (0.05, 0.5):
-        found = trained(problem, gate_slope=slope, fine_tuning=False, pruning=False)
+        found = trained(problem, gate_slope=slope, pruning=False)
         model, train = found.model, columns.train.rows
-        phi = model.pool.transform(train.X)
-        share = np.zeros(len(found.reached))
+        phi, share = model.pool.transform(train.X), np.zeros(len(found.reached))
         for i in range(len(train)):
             scores = columns.units.scale * (phi[i] @ model.route_weights - model.thresholds)
             gates = [reference.sigmoid(slope * score) for score in scores]
-            share += train.weights[i] * np.array(reference.soft_traversal(model.shape, gates)[1])
+            nodes, terminals = reference.soft_traversal(model.shape, gates)
+            np.testing.assert_allclose(told[-1][i], nodes, rtol=1e-6)
+            share += train.weights[i] * np.array(terminals)
         np.testing.assert_allclose(found.reached, share / train.weights.sum(), rtol=1e-6)
     steep = trained(problem, gate_slope=5.0).model
     assert not np.allclose(margins(steep, problem), margins(trained(problem, gate_slope=0.05).model, problem))
