@@ -16,6 +16,7 @@ other; its procedure is shown with means that are 40 apart.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import sys
@@ -35,7 +36,7 @@ from cstc.datasets import QUADRANT_COSTS, make_quadrants
 FEATURES = ("sign(x)", "sign(z)", "y++", "y+-", "y-+", "y--")
 MEANS = ((3.0, 1.0, -1.0, -3.0), (4.0, 1.0, 0.0, -2.0), (2.0, 0.5, -0.5, -2.0))  # of ++, +-, -+, --
 FAR = (60.0, 20.0, -20.0, -60.0)
-SCALES = (1, 2, 5, 10, 20, 50, 100)  # of the first means, in --distance
+SCALES = (1, 5, 10, 20, 50, 100)  # of the first means, in --distance
 #: A quadrant has variance 1 wherever its mean is, so buying its feature is worth 1 for a price of 10 at any distance:
 #: the same cost weights, below 0.1, for all means.
 EXACT_WEIGHTS = (0.01, 0.03, 0.05, 0.1, 0.15, 0.2)
@@ -43,6 +44,8 @@ EXACT_WEIGHTS = (0.01, 0.03, 0.05, 0.1, 0.15, 0.2)
 #: 0.2.  Inner nodes stop buying a little earlier, and between the two is what we look for.
 PAPER_WEIGHTS = (0.1, 0.15, 0.16, 0.165, 0.17, 0.175, 0.18, 0.185, 0.19, 0.2, 0.24)
 GOOD_MSE, BEST_COST = 0.01, 12.0
+#: Solved runs, median MSE and median cost, by scale of the means and by method.
+Found = dict[float, dict[str, list[float]]]
 
 
 class Setting(NamedTuple):
@@ -222,25 +225,32 @@ def repeat(settings: list[Setting], all_means: bool, states: int, n: int, cost_w
 
 
 def measure_distance(states: int, n: int, scales, table: Path, picture: Path, command: str, cost_weights=None) -> None:
-    """Share of solved runs against the distance of the means; the table is written after every row."""
-    rows: dict[float, list[str]] = {}
-    shares: dict[str, list[float]] = {name: [] for name in COMPARED}
+    """Share of solved runs against the distance of the means.
+
+    Every figure is kept in a JSON file beside the table, so that a run which was killed goes on where it stopped.
+    """
+    kept = table.with_suffix(".json")
+    setup = f"{states} states, {n} rows, {cost_weights or 'all'} weights"
+    cells: dict[str, list[float]] = json.loads(kept.read_text()) if kept.exists() else {}
     table.parent.mkdir(parents=True, exist_ok=True)
     for scale in scales:
         means = tuple(scale * mean for mean in MEANS[0])
-        cells = []
         for name, setting in COMPARED.items():
-            start = perf_counter()
+            key, start = f"{setup}, {scale:g}, {name}", perf_counter()
+            if key in cells:
+                continue
             results = runs(setting, means, states, n, cost_weights)
             solved = sum(r.is_perfect for r in results)
-            shares[name].append(solved / states)
-            mse, cost = np.median([r.mse for r in results]), np.median([r.cost for r in results])
-            cells.append(f"{solved} of {states} ({_short(mse)} at {cost:.1f})")
-            seconds = perf_counter() - start
-            print(f"{_text(means)}  {name}: {cells[-1]}   ({seconds:.0f} s)", file=sys.stderr, flush=True)
-        rows[scale] = cells
-        table.write_text(_distance_table(rows, states, n, command, cost_weights))
-    draw_distance(scales, shares, states, picture)
+            cells[key] = [
+                solved,
+                float(np.median([r.mse for r in results])),
+                float(np.median([r.cost for r in results])),
+            ]
+            kept.write_text(json.dumps(cells, indent=1))
+            print(f"{_text(means)}  {name}: {solved} of {states}   ({perf_counter() - start:.0f} s)", file=sys.stderr)
+    found = {scale: {name: cells[f"{setup}, {scale:g}, {name}"] for name in COMPARED} for scale in sorted(scales)}
+    table.write_text(_distance_table(found, states, n, command, cost_weights))
+    draw_distance(found, states, picture)
     print(f"{table.read_text()}\n{table} and {picture}")
 
 
@@ -248,7 +258,7 @@ def _short(mse: float) -> str:
     return "0" if mse < 5e-5 else f"{mse:.2g}"
 
 
-def _distance_table(rows: dict[float, list[str]], states: int, n: int, command: str, cost_weights) -> str:
+def _distance_table(found: Found, states: int, n: int, command: str, cost_weights) -> str:
     packages = ", ".join(f"{name} {version(name)}" for name in ("cstc", "numpy", "scipy", "scikit-learn"))
     threads = os.environ.get("OMP_NUM_THREADS", "not set")
     lines = [
@@ -270,9 +280,10 @@ def _distance_table(rows: dict[float, list[str]], states: int, n: int, command: 
         "| means | distance | " + " | ".join(f"`{name}`" for name in COMPARED) + " |",
         "|---|---|" + "---|" * len(COMPARED),
     ]
-    for scale, cells in rows.items():
+    for scale, cells in found.items():
         means = _text(tuple(scale * mean for mean in MEANS[0]))
-        lines.append(f"| {means} | {2 * scale:g} | " + " | ".join(cells) + " |")
+        texts = [f"{solved:g} of {states} ({_short(mse)} at {cost:.1f})" for solved, mse, cost in cells.values()]
+        lines.append(f"| {means} | {2 * scale:g} | " + " | ".join(texts) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -284,7 +295,7 @@ def _processor() -> str:
         return platform.processor() or platform.machine()
 
 
-def draw_distance(scales, shares: dict[str, list[float]], states: int, path: Path) -> None:
+def draw_distance(found: Found, states: int, path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -293,10 +304,11 @@ def draw_distance(scales, shares: dict[str, list[float]], states: int, path: Pat
     from cstc.plotting import COLOURS
 
     figure, axes = pyplot.subplots(figsize=(7.0, 3.6), layout="constrained")
-    distances = [2 * scale for scale in scales]
+    distances = [2 * scale for scale in found]
     markers = "osD^v"
-    for k, (name, values) in enumerate(shares.items()):
-        axes.plot(distances, values, marker=markers[k], ms=6, lw=1.8, color=COLOURS[k], label=name, clip_on=False)
+    for k, name in enumerate(COMPARED):
+        shares = [cells[name][0] / states for cells in found.values()]
+        axes.plot(distances, shares, marker=markers[k], ms=6, lw=1.8, color=COLOURS[k], label=name, clip_on=False)
     axes.set(
         xscale="log", ylim=(0, 1.0), xlabel="distance of the means of neighbouring quadrants (their variance is 1)"
     )

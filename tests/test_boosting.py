@@ -167,13 +167,31 @@ def test_boosting_starts_at_the_best_constant_of_some_rows(loss_name):
     assert not np.allclose(start, moved)  # the trees make up for another start
 
 
-def test_weights_of_rows_count_and_their_sum_does_not():
+@each_loss_name
+def test_lightgbm_starts_from_the_constant_of_each_class(loss_name):
+    """Its own metric before anything was learned is the risk of the constant."""
+    boosting, rows = problem(loss_name)
+    found = {}
+    data = boosting.dataset(rows)
+    parameters = boosting.parameters(N) | {"learning_rate": 1e-12}
+    lightgbm.train(parameters, data, 1, valid_sets=[data], callbacks=[lightgbm.record_evaluation(found)])
+    (metric,) = found["training"].values()
+    expected = LOSSES[loss_name].risk(np.tile(boosting.constant, (N, 1)), rows.y, rows.weights)
+    assert metric[0] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("penalty", ["lazy", "coupled"])
+def test_weights_of_rows_count_and_their_sum_does_not(penalty):
+    """Nor for what a price is compared with."""
     boosting, rows = problem()
-    first = margins_of(boosting, boost(boosting, rows), rows.X)
-    same = margins_of(boosting, boost(boosting, replace(rows, weights=8 * rows.weights)), rows.X)
-    np.testing.assert_allclose(same, first, atol=1e-9)
-    others = margins_of(boosting, boost(boosting, replace(rows, weights=rows.weights[::-1])), rows.X)
-    assert not np.allclose(others, first)
+
+    def answers(weights):
+        booster = boost(boosting, replace(rows, weights=weights), cost_weight=0.02, penalty=penalty)
+        return margins_of(boosting, booster, rows.X)
+
+    first = answers(rows.weights)
+    np.testing.assert_allclose(answers(64 * rows.weights), first, atol=1e-9)
+    assert not np.allclose(answers(rows.weights[::-1]), first)
 
 
 def test_constant_trees_are_left_out():
@@ -326,6 +344,22 @@ def test_a_split_is_bought_just_when_it_lowers_the_risk_by_more_than_its_price(p
     boosting, rows = problem(X=X, y=y, prices=(price, 1, 1, 1, 1), n_rounds=1, weights=np.ones(400))
     for factor, expected in ((0.98, 1), (1.02, 0)):
         booster = boost(boosting, rows, cost_weight=factor / price, penalty=penalty)
+        assert trees_of(booster, 1)[0].n_learners == expected
+
+
+@pytest.mark.parametrize("penalty", ["lazy", "coupled"])
+def test_the_price_of_a_split_is_in_units_of_the_log_loss_too(penalty):
+    """A sign moves the share of a class from 0.6 to 0.4."""
+    X, x = binary_steps()
+    y = np.where(np.arange(400) % 10 < 6, x > 0, x < 0).astype(int)  # right in 6 of 10 rows of each sign
+    boosting, rows = problem("logistic", X=X, y=y, prices=(1,) * 5, n_rounds=1, weights=np.ones(400))
+    shares = np.where(x > 0, y[x > 0].mean(), y[x < 0].mean())
+    loss = LOSSES["logistic"]
+    told = loss.risk(np.log(shares / (1 - shares))[:, None], y)
+    drop = loss.risk(np.tile(boosting.constant, (400, 1)), y) - told
+    assert drop > 0.01
+    for factor, expected in ((0.9, 1), (1.1, 0)):
+        booster = boost(boosting, rows, cost_weight=factor * drop, penalty=penalty)
         assert trees_of(booster, 1)[0].n_learners == expected
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -203,6 +204,9 @@ def _categories(
         return {}
     parameters = booster.params
     columns = parameters.get("categorical_column", parameters.get("categorical_feature", []))
+    if not columns:  # LightGBM 4.6 reads the parameters of a model that is a text, but does not show them
+        line = re.search(r"^\[categorical_feature: ([\d,]+)\]$", booster.model_to_string(), re.MULTILINE)
+        columns = [int(column) for column in line[1].split(",")] if line else []
     fits = isinstance(columns, list) and len(columns) == len(values)
     if fits:
         # the booster keeps the values, but not of which columns: a code beyond them shows that these are others

@@ -3,9 +3,11 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import cstc.paper.fine_tuning
 from builders import (
     LOSSES,
     PROPERTY,
@@ -21,6 +23,7 @@ from builders import (
 )
 from cstc.model import TreeShape
 from cstc.paper.fine_tuning import fine_tune
+from cstc.paper.hard_tree import HardTree
 from cstc.paper.objective import Prior
 
 
@@ -95,3 +98,20 @@ def test_fine_tuning_is_drawn_to_the_prior():
     prior = Prior(np.array([[0.3], [9.0]]), np.zeros(1), strength=0.5)
     tuned = fine_tune(tree, rows, rows, hard_reach(tree, rows), prior=prior)
     np.testing.assert_allclose(tuned.predict_weights[:, 1:, 0], [[(0.8 + 0.3) / 2] * 2, [0, 0]], atol=1e-4)
+
+
+@pytest.mark.parametrize(("n_worse", "taken"), [(4, True), (5, False)])
+def test_fine_tuning_ends_after_five_steps_without_a_better_error(monkeypatch, n_worse, taken):
+    """Steps that are worse, then one that is better than the start: it counts if it comes in time."""
+    x = np.tile([1.0, -1.0], 20)
+    rows = case_by_hand(x[:, None], x, prices=[1])
+    tree = HardTree.single(np.array([[0.5]]), np.zeros(1))
+
+    def steps(objective, start, *, watch, **options):
+        for weight in [*([0.2] * n_worse), 0.9]:
+            if watch(replace(start, weights=np.full((1, 1, 1), weight))):
+                return
+
+    monkeypatch.setattr(cstc.paper.fine_tuning, "solve", steps)
+    tuned = fine_tune(tree, rows, rows, np.ones((40, 1)))
+    assert tuned.predict_weights.item() == (0.9 if taken else 0.5)

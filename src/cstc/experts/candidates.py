@@ -180,7 +180,7 @@ def _chain_candidates(family: Family, cost_weight: float) -> tuple[list[Candidat
             name=f"chain, {chain.name}",
             loss=policy.mean_value,
             cost=policy.mean_cost,
-            why_not="" if number == best else "the other order is expected to lose less",
+            why_not="" if number == best else "no better than the other order",
             grown=(chain.experts, policy),
             history=policy.loss_history,
         )
@@ -228,8 +228,9 @@ def _lazy_candidate(family: Family, cost_weight: float, chain: Chain, least: Can
     if isinstance(lazy, str):
         return Candidate("lazy end", why_not=lazy)
     policy = induce(chain.shifted(), cost_weight, lazy)
+    has_one = policy.stages[-1] == len(chain.stages)
     return Candidate(
-        f"lazy end, {chain.name}",
+        f"lazy end, {chain.name}" if has_one else f"chain, {chain.name}, without the lazy end",
         policy.mean_value,
         policy.mean_cost,
         "",
