@@ -264,17 +264,28 @@ def test_validation_data_stops_boosting():
 # -- folds ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("patience", [None, 1, 20])
 @each_loss_name
-def test_folds_are_grown_without_their_own_rows_for_one_number_of_rounds(loss_name, patience):
+def test_folds_are_grown_without_their_own_rows_for_one_number_of_rounds(loss_name, patience, shared, monkeypatch):
     boosting, rows = problem(loss_name, n_rounds=15, early_stopping=patience, learning_rate=0.5)
+    monkeypatch.setattr("cstc.boosting.MANY_ROWS", N if shared else N + 1)
+    # whose bins all parts have
+    whole = boosting.dataset(rows, feature_pre_filter=False).construct() if shared else None
     folds = np.random.default_rng(0).integers(0, 3, N)
     boosters, rounds = boost_folds(boosting, rows, folds, cost_weight=0.01)
     stops = []
     for fold in range(3):
         kept, out = rows.take(folds != fold), rows.take(folds == fold)
-        stops.append(rounds_of(boost(boosting, kept, cost_weight=0.01, validation=out)))
-        alone = boost(boosting, kept, cost_weight=0.01, n_rounds=rounds)
+        stop = [lightgbm.early_stopping(patience, verbose=False)] if patience else []
+        prices = list(boosting.loss.gain_unit * 0.01 * boosting.costs.divided_prices)
+        parameters = boosting.parameters(len(kept)) | {"cegb_penalty_feature_lazy": prices}
+        parameters |= {"feature_pre_filter": False} if shared else {}
+        data = boosting.dataset(kept, reference=whole, **({"feature_pre_filter": False} if shared else {}))
+        judges = boosting.dataset(out, reference=data)
+        stopped = lightgbm.train(parameters, data, 15, valid_sets=[judges] if patience else [], callbacks=stop)
+        stops.append(rounds_of(stopped))
+        alone = lightgbm.train(parameters, data, rounds)
         found = margins_of(boosting, boosters[fold], out.X, rounds)
         np.testing.assert_allclose(found, margins_of(boosting, alone, out.X), atol=1e-12)
     assert rounds == max(1, round(np.mean(stops)))

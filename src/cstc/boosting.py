@@ -21,8 +21,9 @@ are small regressions of their own.  Every ensemble is copied once into flat arr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import lightgbm
@@ -31,12 +32,15 @@ import numpy as np
 from .costs import ResolvedCosts
 from .losses import Loss
 from .model import TreePool
+from .parallel import side_by_side, stop_if_asked
 from .rows import Rows
 
 __all__ = [
     "GATE_ROUNDS",
+    "Binned",
     "Boosting",
     "GainRegression",
+    "agree_on_rounds",
     "boost",
     "boost_folds",
     "boost_while_prices_fall",
@@ -48,6 +52,9 @@ __all__ = [
 MIN_DATA_IN_LEAF = 20
 MOST_LEAVES = 1 << 17  # LightGBM takes no more
 GATE_ROUNDS = 40
+MANY_ROWS = 20_000  # so many are binned once for all folds
+#: Parts of a data set may be small enough for columns to be filtered that others need.
+SHARED_BINS = {"feature_pre_filter": False}
 #: The same trees, whatever the number of threads.
 REPEATABLE = {"deterministic": True, "force_row_wise": True, "verbosity": -1}
 #: Gates learn from differences of expected losses, which are smooth: few leaves, strong shrinkage.
@@ -107,23 +114,61 @@ class Boosting:
             "lambda_l2": self.l2,
             "boost_from_average": False,
             "seed": self.random_state,
-            "num_threads": self.n_jobs or 0,
+            "num_threads": 1,  # independent fits run side by side (`parallel`)
         }
         return found | ({"num_class": len(self.constant)} if len(self.constant) > 1 else {})
 
-    def dataset(self, rows: Rows, reference: lightgbm.Dataset | None = None) -> lightgbm.Dataset:
+    def dataset(self, rows: Rows, reference: lightgbm.Dataset | None = None, **parameters: Any) -> lightgbm.Dataset:
         """Rows as LightGBM takes them."""
         return lightgbm.Dataset(
             rows.X,
             rows.y,
-            weight=rows.weights * (len(rows) / rows.weights.sum()),
+            weight=_mean_one(rows.weights),
             # starting scores instead of boost_from_average keep the constant out of the first tree's leaves;
             # LightGBM wants the scores of one class after the other
             init_score=np.repeat(self.constant, len(rows)),
             reference=reference,
             categorical_feature=list(self.categorical),
+            params=self.parameters(len(rows)) | parameters,
             free_raw_data=True,
         )
+
+
+class Binned:
+    """Rows, and parts of them for folds.  Columns of many rows are binned once, for all parts.
+
+    Few rows are binned anew for each part: that takes no time, and a fold's bins are as fine as its own rows allow.
+    """
+
+    def __init__(self, boosting: Boosting, rows: Rows):
+        self.boosting, self.rows = boosting, rows
+        self._bins = boosting.dataset(rows, **SHARED_BINS).construct() if len(rows) >= MANY_ROWS else None
+
+    def boost_all(self, n_rounds: int) -> lightgbm.Booster:
+        """One ensemble on all rows."""
+        data = self.boosting.dataset(self.rows) if self._bins is None else self._bins
+        return _train(self.boosting, self._parameters(len(self.rows)), data, n_rounds)
+
+    def boost_without(self, out: np.ndarray, cost_weight: float = 0.0) -> lightgbm.Booster:
+        """An ensemble without some rows (bool), stopped early on them."""
+        kept, out = np.flatnonzero(~out), np.flatnonzero(out)
+        parameters = self._parameters(len(kept)) | _prices(self.boosting, cost_weight, "lazy", len(kept))
+        train = self._part(kept)
+        return _train(self.boosting, parameters, train, self.boosting.n_rounds, self._part(out, train))
+
+    def _parameters(self, n_rows: int) -> dict[str, Any]:
+        return self.boosting.parameters(n_rows) | ({} if self._bins is None else SHARED_BINS)
+
+    def _part(self, at: np.ndarray, reference: lightgbm.Dataset | None = None) -> lightgbm.Dataset:
+        """The rows of the given numbers."""
+        if self._bins is None:
+            return self.boosting.dataset(self.rows.take(at), reference)
+        part = self._bins.subset(at.tolist(), params=self._parameters(len(at))).construct()
+        return part.set_weight(_mean_one(self.rows.weights[at]))
+
+
+def _mean_one(weights: np.ndarray) -> np.ndarray:
+    return weights * (len(weights) / weights.sum())
 
 
 def _among(categorical: Sequence[int], columns: np.ndarray) -> list[int]:
@@ -154,27 +199,39 @@ def boost(
     validation : Rows, optional
         Stop early on these.
     """
-    parameters = boosting.parameters(len(rows))
-    prices = boosting.loss.gain_unit * cost_weight * boosting.costs.divided_prices
-    if prices.any():
-        # LightGBM sums the lazy penalty over rows and takes the coupled one as it is
-        factor = len(rows) if penalty == "coupled" else 1
-        parameters |= {"cegb_tradeoff": 1.0, f"cegb_penalty_feature_{penalty}": list(factor * prices)}
+    parameters = boosting.parameters(len(rows)) | _prices(boosting, cost_weight, penalty, len(rows))
     train = boosting.dataset(rows)
-    callbacks: list[Any] = []
-    valid_sets = []
-    if validation is not None and boosting.early_stopping:
-        valid_sets = [boosting.dataset(validation, reference=train)]
-        callbacks = [lightgbm.early_stopping(boosting.early_stopping, verbose=False)]
+    judges = None if validation is None else boosting.dataset(validation, reference=train)
+    return _train(boosting, parameters, train, n_rounds or boosting.n_rounds, judges)
+
+
+def _train(
+    boosting: Boosting,
+    parameters: dict[str, Any],
+    train: lightgbm.Dataset,
+    n_rounds: int,
+    judges: lightgbm.Dataset | None = None,
+    callbacks: Sequence[Any] = (),
+) -> lightgbm.Booster:
+    """Boost, stopped early on `judges`."""
+    found: list[Any] = [_stop_if_asked, *callbacks]
+    stops = judges is not None and boosting.early_stopping
+    if stops:
+        found.append(lightgbm.early_stopping(boosting.early_stopping, verbose=False))
     # kept in training: LightGBM would cut off all rounds after the best, and `boost_folds` may need them
     return lightgbm.train(
-        parameters,
-        train,
-        n_rounds or boosting.n_rounds,
-        valid_sets=valid_sets,
-        callbacks=callbacks,
-        keep_training_booster=True,
+        parameters, train, n_rounds, valid_sets=[judges] if stops else [], callbacks=found, keep_training_booster=True
     )
+
+
+def _be_quiet() -> None:
+    """LightGBM keeps what it may say for each thread, and learns it from the parameters of whatever is made there."""
+    lightgbm.Dataset(np.zeros((1, 1)), params={"verbosity": -1}).construct()
+
+
+def _stop_if_asked(environment: Any) -> None:
+    """A callback of LightGBM, after every round."""
+    stop_if_asked()
 
 
 def rounds_of(booster: lightgbm.Booster) -> int:
@@ -185,19 +242,31 @@ def rounds_of(booster: lightgbm.Booster) -> int:
 def boost_folds(
     boosting: Boosting, rows: Rows, folds: np.ndarray, *, cost_weight: float = 0.0
 ) -> tuple[list[lightgbm.Booster], int]:
-    """An ensemble without each fold, stopped early on it; and the number of rounds, one for all.
+    """An ensemble without each fold, stopped early on it; and the number of rounds, one for all."""
+    binned = Binned(boosting, rows)
+    tasks = [partial(binned.boost_without, folds == fold, cost_weight) for fold in np.unique(folds)]
+    boosters = side_by_side(tasks, boosting.n_jobs)
+    return boosters, agree_on_rounds(boosters)
 
-    That is the mean of what each would stop at: a fold's own would have been chosen on the rows that it then predicts.
+
+def agree_on_rounds(boosters: Sequence[lightgbm.Booster]) -> int:
+    """The mean of what each fold would stop at; those that were stopped before go on.
+
+    A fold's own number would have been chosen on the rows that it then predicts.
     """
-    boosters = []
-    for fold in np.unique(folds):
-        kept, out = rows.take(folds != fold), rows.take(folds == fold)
-        boosters.append(boost(boosting, kept, cost_weight=cost_weight, validation=out))
     rounds = max(1, round(float(np.mean([rounds_of(booster) for booster in boosters]))))
+    _be_quiet()
     for booster in boosters:
         while booster.current_iteration() < rounds and not booster.update():
-            pass  # a fold that was stopped before the mean goes on
-    return boosters, rounds
+            stop_if_asked()
+    return rounds
+
+
+def _prices(boosting: Boosting, cost_weight: float, penalty: str, n_rows: int) -> dict[str, Any]:
+    """What splits pay, as parameters of LightGBM, which sums the lazy penalty over rows but not the coupled one."""
+    prices = boosting.loss.gain_unit * cost_weight * boosting.costs.divided_prices
+    factor = n_rows if penalty == "coupled" else 1
+    return {"cegb_tradeoff": 1.0, f"cegb_penalty_feature_{penalty}": list(factor * prices)} if prices.any() else {}
 
 
 def boost_while_prices_fall(
@@ -207,14 +276,11 @@ def boost_while_prices_fall(
     parameters = boosting.parameters(len(rows)) | {
         "cegb_tradeoff": 1.0,
         "cegb_penalty_feature_coupled": list(boosting.loss.gain_unit * len(rows) * prices),  # gains are sums
-        # LightGBM cannot change parameters of a booster without a single usable feature: let it leave out none
-        "feature_pre_filter": False,
-        "min_data_in_bin": 1,
     }
+    # LightGBM cannot change parameters of a booster without a single usable feature: let it leave out none
+    bins = {"feature_pre_filter": False, "min_data_in_bin": 1}
     falling = lightgbm.reset_parameter(cegb_tradeoff=list(map(float, levels)))
-    return lightgbm.train(
-        parameters, boosting.dataset(rows), len(levels), callbacks=[falling], keep_training_booster=True
-    )
+    return _train(boosting, parameters | bins, boosting.dataset(rows, **bins), len(levels), callbacks=[falling])
 
 
 class GainRegression:
@@ -236,7 +302,7 @@ class GainRegression:
         self._parameters = REPEATABLE | GATE | {
             "min_data_in_leaf": max(5, min(100, n_rows // 60)),
             "seed": boosting.random_state,
-            "num_threads": boosting.n_jobs or 0,
+            "num_threads": 1,
         }
         self._binned = lightgbm.Dataset(
             rows.X[:, columns],
@@ -267,75 +333,111 @@ def trees_of(booster: lightgbm.Booster, n_outputs: int, n_rounds: int | None = N
     return pool.subset(real), weights
 
 
-def flatten_booster(booster: lightgbm.Booster, n_rounds: int | None = None) -> TreePool:
-    """Copy the trees of a booster into a pool: the first rounds, or those up to its best iteration."""
-    trees = booster.dump_model(num_iteration=n_rounds or rounds_of(booster))["tree_info"]
-    nodes: dict[str, list] = {name: [] for name in _NODE_FIELDS}
-    category_left: list[np.ndarray] = []
-    n_category = 0
-    roots = []
+def flatten_booster(
+    booster: lightgbm.Booster, n_rounds: int | None = None, *, unseen_is_zero: bool = False
+) -> TreePool:
+    """Copy the trees of a booster into a pool: the first rounds, or those up to its best iteration.
 
-    def add(node: dict[str, Any]) -> int:
-        nonlocal n_category
-        here = len(nodes["feature"])
-        row = dict(_EMPTY_NODE, left=here, right=here)
-        for name, values in nodes.items():
-            values.append(row[name])
-        if "split_feature" not in node:
-            nodes["value"][here] = node["leaf_value"]
-            return here
-        nodes["feature"][here] = node["split_feature"]
-        if node["decision_type"] == "==":  # a set of categories that goes left
-            codes = np.array([int(code) for code in str(node["threshold"]).split("||")])
-            goes = np.zeros(codes.max() + 1, dtype=bool)
-            goes[codes] = True
-            nodes["category_start"][here] = n_category
-            nodes["category_count"][here] = len(goes)
-            category_left.append(goes)
-            n_category += len(goes)
-        else:
-            nodes["threshold"][here] = node["threshold"]
-            nodes["zero_is_missing"][here] = node["missing_type"] == "Zero"
-            if node["missing_type"] == "None":  # training saw none here: go with the majority
-                nodes["missing_left"][here] = _count(node["left_child"]) >= _count(node["right_child"])
-            else:
-                nodes["missing_left"][here] = node["default_left"]
-        nodes["left"][here] = add(node["left_child"])
-        nodes["right"][here] = add(node["right_child"])
-        return here
+    Where training saw no missing value, one goes with the majority of the rows; or as zero does, as in LightGBM.
 
-    for tree in trees:
-        roots.append(add(tree["tree_structure"]))
+    LightGBM writes a model as lines of numbers, one line for each field of each tree.  The lines of a field are read
+    together, for all trees at once.  The splits of a tree come first, then its leaves.
+    """
+    fields = _fields(booster.model_to_string(num_iteration=n_rounds or rounds_of(booster)))
+    n_leaves = fields("num_leaves", int)
+    n_splits = n_leaves - 1
+    starts = np.concatenate([[0], np.cumsum(n_splits + n_leaves)])
+    tree = np.repeat(np.arange(len(n_leaves)), n_splits)  # of each split
+    splits = starts[tree] + _count_up(n_splits)
+    leaves = np.repeat(starts[:-1] + n_splits, n_leaves) + _count_up(n_leaves)
+    n = int(starts[-1])
+
+    def at_splits(values: Any, elsewhere: Any, dtype: type) -> np.ndarray:
+        found = np.full(n, elsewhere, dtype=dtype)
+        found[splits] = values
+        return found
+
+    def child(name: str) -> np.ndarray:
+        number = fields(name, int)  # of a split, or ~number of a leaf
+        found = np.arange(n)
+        found[splits] = starts[tree] + np.where(number >= 0, number, n_splits[tree] + ~number)
+        return found
+
+    decision, threshold = fields("decision_type", int), fields("threshold", float)
+    by_category = (decision & 1) > 0
+    missing = (decision >> 2) & 3  # 0: training saw none, 1: zero is missing, 2: NaN is
+    left, right = child("left_child"), child("right_child")
+    counts = np.zeros(n)
+    counts[splits], counts[leaves] = fields("internal_count", float), fields("leaf_count", float)
+    unseen = threshold >= 0.0 if unseen_is_zero else counts[left[splits]] >= counts[right[splits]]
+    goes_left = np.where(missing == 0, unseen, (decision & 2) > 0) & ~by_category
+    start, count, category_left = _categories(fields, by_category, threshold, tree)
+    values = np.zeros(n)
+    values[leaves] = fields("leaf_value", float)
     return TreePool(
-        roots=np.array(roots, dtype=int),
-        category_left=np.concatenate([np.zeros(0, dtype=bool), *category_left]),
-        **{name: np.array(values, dtype=_NODE_FIELDS[name]) for name, values in nodes.items()},
+        roots=starts[:-1],
+        feature=at_splits(fields("split_feature", int), -1, int),
+        threshold=at_splits(np.where(by_category, 0.0, threshold), 0.0, float),
+        left=left,
+        right=right,
+        missing_left=at_splits(goes_left, False, bool),
+        zero_is_missing=at_splits((missing == 1) & ~by_category, False, bool),
+        category_start=at_splits(start, -1, int),
+        category_count=at_splits(count, 0, int),
+        category_left=category_left,
+        value=values,
+        linear_feature=np.full(n, -1),
     )
 
 
-def _count(node: dict[str, Any]) -> float:
-    return node.get("leaf_count", node.get("internal_count", 0))
+def _fields(text: str) -> Callable[[str, type], np.ndarray]:
+    """The numbers of a field of all trees, one tree after the other."""
+    lines: dict[str, list[str]] = {}
+    begin, end = text.find("\nTree="), text.find("\nend of trees")
+    for line in text[begin:end].splitlines():
+        name, _, value = line.partition("=")
+        lines.setdefault(name, []).append(value)
+
+    def numbers(name: str, dtype: type) -> np.ndarray:
+        return np.array(" ".join(lines.get(name, [])).split(), dtype=dtype)
+
+    return numbers
 
 
-_NODE_FIELDS = {
-    "feature": int,
-    "threshold": float,
-    "left": int,
-    "right": int,
-    "missing_left": bool,
-    "zero_is_missing": bool,
-    "category_start": int,
-    "category_count": int,
-    "value": float,
-    "linear_feature": int,
-}
-_EMPTY_NODE = {
-    "feature": -1,
-    "threshold": 0.0,
-    "missing_left": False,
-    "zero_is_missing": False,
-    "category_start": -1,
-    "category_count": 0,
-    "value": 0.0,
-    "linear_feature": -1,
-}
+def _count_up(sizes: np.ndarray) -> np.ndarray:
+    """0, 1, .. for each of some sizes, one after the other."""
+    return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
+def _categories(
+    fields: Callable[[str, type], np.ndarray], by_category: np.ndarray, threshold: np.ndarray, tree: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each split, where its categories begin and how many there are; and which of them go left.
+
+    LightGBM keeps a set of categories as words of 32 bits; the threshold of a split is the number of its set in the
+    tree.
+    """
+    start, count = np.full(len(tree), -1), np.zeros(len(tree), dtype=int)
+    if not by_category.any():
+        return start, count, np.zeros(0, dtype=bool)
+    n_sets = fields("num_cat", int)
+    words = fields("cat_threshold", np.int64).astype(np.uint32)
+    bits = np.unpackbits(words.view(np.uint8), bitorder="little").astype(bool)
+    # the bounds of a tree's sets begin at 0, and trees without categories have none
+    bounds, first, at = fields("cat_boundaries", int), {}, 0
+    base, place = 0, 0
+    for number in np.flatnonzero(n_sets):
+        first[number] = (place, base)
+        place += n_sets[number] + 1
+        base += bounds[place - 1]
+    pieces = []
+    for split in np.flatnonzero(by_category):
+        place, base = first[tree[split]]
+        own = place + int(threshold[split])
+        begin, end = (32 * (base + bounds[own + side]) for side in (0, 1))
+        goes = bits[begin:end]
+        goes = goes[: np.flatnonzero(goes).max(initial=-1) + 1]
+        start[split], count[split] = at, len(goes)
+        pieces.append(goes)
+        at += len(goes)
+    return start, count, np.concatenate(pieces)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import lightgbm
@@ -89,8 +88,9 @@ def from_lightgbm(
     link, factor, n_outputs = _link(dump, raw_score)
     if dump.get("average_output") and not raw_score:  # a random forest, whose raw scores are sums
         factor /= max(1, len(trees) // n_outputs)
-    pool = flatten_booster(booster)
-    pool = replace(pool, missing_left=_missing_left(trees, pool.missing_left))
+    if any("leaf_coeff" in node for tree in trees for node in _nodes(tree)):
+        raise ValueError("linear trees (linear_tree=True) are not supported: their leaves are no constants")
+    pool = flatten_booster(booster, unseen_is_zero=True)
 
     # a tree of one leaf buys nothing: its value is part of the intercept
     grown = np.flatnonzero(pool.feature[pool.roots] >= 0)
@@ -151,27 +151,13 @@ def _classes(link: str, n_outputs: int, classes: Sequence[Any] | None) -> np.nda
 
 
 def _nodes(root: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The nodes of a dumped tree, each before its children, left before right: the order of `flatten_booster`."""
+    """The nodes of a dumped tree, each before its children."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
         yield node
         if "split_feature" in node:
             waiting += [node["right_child"], node["left_child"]]
-
-
-def _missing_left(trees: list[dict[str, Any]], found: np.ndarray) -> np.ndarray:
-    """Where training saw no missing value, LightGBM reads one as zero."""
-    missing_left = found.copy()
-    position = 0
-    for tree in trees:
-        for node in _nodes(tree):
-            if node.get("decision_type") == "<=" and node["missing_type"] == "None":
-                missing_left[position] = node["threshold"] >= 0.0
-            if "leaf_coeff" in node:
-                raise ValueError("linear trees (linear_tree=True) are not supported: their leaves are no constants")
-            position += 1
-    return missing_left
 
 
 def _may_miss(trees: list[dict[str, Any]], n_features: int) -> np.ndarray:

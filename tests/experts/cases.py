@@ -6,7 +6,7 @@ from cstc import CostModel, CSTCClassifier, CSTCRanker, CSTCRegressor
 from cstc.boosting import Boosting
 from cstc.costs import as_cost_model
 from cstc.experts.chain import Chain
-from cstc.experts.expert import constant_expert
+from cstc.experts.expert import constant_expert, grow_experts
 from cstc.experts.purchases import Stage
 from cstc.losses import SquaredLoss
 from cstc.rows import Rows
@@ -20,6 +20,11 @@ def boosting(costs, constant=(0.0,), loss=None, **changes):
     options = {"n_rounds": 30, "depth": 3, "learning_rate": 0.2, "early_stopping": None, "n_jobs": 1}
     constant = np.array(constant, dtype=float)
     return Boosting(loss or SquaredLoss(), costs, **(options | changes), constant=constant)
+
+
+def grow_expert(boosting, rows, folds, columns, **options):
+    """One expert alone."""
+    return grow_experts([(columns, boosting)], rows, folds, **options)[0]
 
 
 def resolved(prices, requires=None, evaluation=0.0, n=None):

@@ -308,5 +308,5 @@ def test_nodes_of_a_chain_are_those_of_its_policy(evaluation, members):
     assert nodes.reached is policy.reached
     assert nodes.routes[1] is None
     route = nodes.routes[0]
-    said = [booster.predict(X[:, [0]]) for booster in policy.gates[0].boosters[:members]]
+    said = [pool.transform(X[:, [0]]).sum(axis=1) for pool in policy.gates[0].pools[:members]]
     assert route.pool.transform(X) @ route.weights[:, 0] == pytest.approx(np.mean(said, axis=0))

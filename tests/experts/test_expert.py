@@ -5,9 +5,9 @@ import pytest
 
 from cstc.boosting import trees_of
 from cstc.experts import expert as module
-from cstc.experts.expert import constant_expert, grow_expert
+from cstc.experts.expert import constant_expert
 from cstc.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
-from experts.cases import boosting, resolved, rows_of, table
+from experts.cases import boosting, grow_expert, resolved, rows_of, table
 
 NOTHING = np.array([], dtype=int)
 

@@ -237,7 +237,7 @@ def test_a_gate_says_the_mean_of_both_regressions_or_the_first():
     X, _, rng = two_kinds(400)
     chain = make_chain(X, np.zeros((400, 3)), (0.0, 1.0, 2.0), ([], [1], [0, 1]))
     gate, _ = _learn_gate(chain, 1, np.where(X[:, 1] > 0, 1.0, -1.0) + 0.1 * rng.normal(size=400))
-    one, two = (booster.predict(X[:, [1]]) for booster in gate.boosters)
+    one, two = (pool.transform(X[:, [1]]).sum(axis=1) for pool in gate.pools)
     assert not np.array_equal(one, two)
     assert said(gate, X) == pytest.approx((one + two) / 2)
     assert said(gate, X, 1) == pytest.approx(one)

@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV
 from builders import column_sources
 from cstc import CostModel, CSTCClassifier, CSTCRanker, CSTCRegressor, Experts, Frontier
 from cstc.experts import chain as chain_module
-from cstc.experts.expert import grow_expert
+from cstc.experts.expert import grow_experts
 from cstc.serving import OnDemandPredictor
 from experts.cases import PRICES, TASKS, dear_for_some
 
@@ -171,11 +171,11 @@ def test_a_row_pays_for_the_expensive_feature_only_where_it_matters():
 def test_a_frontier_grows_its_experts_once(monkeypatch):
     grown = []
 
-    def watched(boosting, rows, folds, columns):
-        grown.append(tuple(columns))
-        return grow_expert(boosting, rows, folds, columns)
+    def watched(wanted, *rest, **options):
+        grown.extend(tuple(columns) for columns, _ in wanted)
+        return grow_experts(wanted, *rest, **options)
 
-    monkeypatch.setattr(chain_module, "grow_expert", watched)
+    monkeypatch.setattr(chain_module, "grow_experts", watched)
     _, X, y, _ = dear_for_some("regression", 400)
     frontier = Frontier(CSTCRegressor(**QUICK), cost_weights=[1.0, 0.1, 0.01, 0.0]).fit(X, y)
     assert len(frontier.tried_models_) >= 4
@@ -241,5 +241,6 @@ def test_it_says_what_it_is_doing(capsys):
     _, X, y, _ = dear_for_some("regression", 200)
     CSTCRegressor(verbose=1, **QUICK).fit(X, y)
     told = capsys.readouterr().err.splitlines()
-    assert told[0] == "[CSTCRegressor] expert 1, on 5 features"
+    assert told[0] == "[CSTCRegressor] orders of buying"
+    assert told[1].endswith("experts on up to 5 features")
     assert told[-1] == "[CSTCRegressor] gates"

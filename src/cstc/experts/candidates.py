@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from ..costs import ResolvedCosts
 from ..model import TreeShape
 from ..model.build import Score
+from ..parallel import side_by_side
 from .branches import Branching, Groups
 from .chain import Chain, ChainGrower, Chains, gate_members
 from .expert import Expert
@@ -173,7 +175,8 @@ def _chain_candidates(family: Family, cost_weight: float) -> tuple[list[Candidat
     Chains over the same rows are compared without shifts: all are charged for the same errors of the best expert, and a
     shift adds the noise of the labels.
     """
-    policies = [induce(chain, cost_weight) for chain in family.grown.chains]
+    chains = family.grown.chains
+    policies = side_by_side([partial(induce, chain, cost_weight) for chain in chains], chains[0].boosting.n_jobs)
     best = int(np.argmin([policy.loss for policy in policies]))
     found = [
         Candidate(

@@ -6,7 +6,7 @@ All rows make one family of chains (`method`), and so does each group of rows th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -16,7 +16,7 @@ from ..boosting import GATE_ROUNDS, Boosting, GainRegression
 from ..costs import ResolvedCosts
 from ..rows import Rows
 from .expectation import Expectation, calibrated
-from .expert import Expert, constant_expert, grow_expert
+from .expert import Expert, constant_expert, grow_experts
 from .purchases import Order, Stage, orders_of
 
 __all__ = ["Chain", "ChainGrower", "Chains", "gate_members"]
@@ -129,13 +129,22 @@ class ChainGrower:
     folds : int ndarray of shape (n,)
     half : bool ndarray of shape (n,)
     report : callable
+    one_ensemble : bool
+        Whether an expert predicts with one ensemble on all rows, and not with one for each fold.
     """
 
     def __init__(
-        self, rows: Rows, boosting: Boosting, folds: np.ndarray, half: np.ndarray, report: Callable[[str], None]
+        self,
+        rows: Rows,
+        boosting: Boosting,
+        folds: np.ndarray,
+        half: np.ndarray,
+        report: Callable[[str], None],
+        *,
+        one_ensemble: bool = False,
     ):
         self.rows, self.boosting, self.folds, self.half, self.report = rows, boosting, folds, half, report
-        self.loss = boosting.loss
+        self.loss, self.one_ensemble = boosting.loss, one_ensemble
         self.n_grown = 0  # experts
 
     def risk(self, margins: np.ndarray, rows: Rows | None = None) -> float:
@@ -154,28 +163,26 @@ class ChainGrower:
         if not whole:
             rows, folds, half = rows.take(at), folds[at], half[at]
             boosting = replace(boosting, constant=self._constant(rows))
-        grown: dict[tuple[bytes, int], Expert] = {}
-
-        def expert(columns: np.ndarray, boosting: Boosting = boosting) -> Expert:
-            key = columns.tobytes(), boosting.n_rounds
-            if key not in grown:
-                if whole:
-                    self.report(f"expert {len(grown) + 1}, on {len(columns)} features")
-                grown[key] = grow_expert(boosting, rows, folds, columns)
-                self.n_grown += 1
-            return grown[key]
-
+        experts = _ExpertStore(rows, folds, one_ensemble=self.one_ensemble)
         # 2. orders of buying, cut into stages, and an expert for each stage
-        everything = expert(columns)
         if whole:
             self.report("orders of buying")
         risk = self.risk(np.tile(boosting.constant, (len(rows), 1)), rows)
         orders = orders_of(boosting, rows, columns, paid, risk)
-        staged = [[(stage, expert(stage.columns)) for stage in order.stages] for order in orders]
+        sets = [columns, *(stage.columns for order in orders for stage in order.stages)]
+        if whole:
+            self.report(f"{len({each.tobytes() for each in sets})} experts on up to {len(columns)} features")
+        wanted = [(each, boosting) for each in sets]
         if boosting.costs.evaluation:
-            staged = [_with_hasty_experts(stages, boosting, expert) for stages in staged]
+            wanted += [(each, _hasty(boosting)) for each in sets[1:] if len(each)]
+        experts.grow(wanted)
+        self.n_grown += len(experts)
+        everything = experts[columns, boosting]
+        staged = [[(stage, experts[stage.columns, boosting]) for stage in order.stages] for order in orders]
+        if boosting.costs.evaluation:
+            staged = [_with_hasty_experts(stages, boosting, experts) for stages in staged]
         # 3. what each of them is expected to lose, if the best of all is right
-        best = calibrated(self.loss, boosting.constant, [each.margins for each in grown.values()], rows)
+        best = calibrated(self.loss, boosting.constant, [each.margins for each in experts], rows)
         expected = Expectation(self.loss, best, rows)
         chains = [
             _chain(order, stages, expected, rows, half, boosting)
@@ -196,21 +203,51 @@ class ChainGrower:
         return self.loss.constant(y, np.concatenate([own * len(group), others * OTHERS]))
 
 
-def _with_hasty_experts(
-    stages: list[tuple[Stage, Expert]], boosting: Boosting, expert: Callable[[np.ndarray, Boosting], Expert]
-) -> list[tuple[Stage, Expert]]:
-    """Where a tree has a price, a stage may also stop with few large steps."""
-    hasty = replace(
+class _ExpertStore:
+    """Experts on some rows, each grown once for its columns and its number of rounds."""
+
+    def __init__(self, rows: Rows, folds: np.ndarray, *, one_ensemble: bool):
+        self._rows, self._folds, self._one_ensemble = rows, folds, one_ensemble
+        self._grown: dict[tuple[bytes, int], Expert] = {}
+
+    def grow(self, wanted: Sequence[tuple[np.ndarray, Boosting]]) -> None:
+        distinct = {self._key(*each): each for each in wanted}
+        found = grow_experts(list(distinct.values()), self._rows, self._folds, one_ensemble=self._one_ensemble)
+        self._grown |= dict(zip(distinct, found, strict=True))
+
+    def __getitem__(self, wanted: tuple[np.ndarray, Boosting]) -> Expert:
+        return self._grown[self._key(*wanted)]
+
+    def __iter__(self) -> Iterator[Expert]:
+        return iter(self._grown.values())
+
+    def __len__(self) -> int:
+        return len(self._grown)
+
+    @staticmethod
+    def _key(columns: np.ndarray, boosting: Boosting) -> tuple[bytes, int]:
+        return columns.tobytes(), boosting.n_rounds
+
+
+def _hasty(boosting: Boosting) -> Boosting:
+    """Few large steps."""
+    return replace(
         boosting,
         n_rounds=max(1, boosting.n_rounds // HASTE),
         learning_rate=min(0.5, boosting.learning_rate * HASTE),
     )
+
+
+def _with_hasty_experts(
+    stages: list[tuple[Stage, Expert]], boosting: Boosting, experts: _ExpertStore
+) -> list[tuple[Stage, Expert]]:
+    """Where a tree has a price, a stage may also stop with few large steps."""
     found = []
-    for stage, member in reversed(stages):  # the last stage first, as its experts are grown
-        found.append((stage, member))
+    for stage, member in stages:
         if len(stage.columns):
-            found.append((stage, expert(stage.columns, hasty)))
-    return found[::-1]
+            found.append((stage, experts[stage.columns, _hasty(boosting)]))
+        found.append((stage, member))
+    return found
 
 
 def _chain(

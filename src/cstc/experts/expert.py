@@ -10,16 +10,20 @@ gets one ensemble on all rows instead.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from ..boosting import Boosting, boost, boost_folds, trees_of
+from ..boosting import Binned, Boosting, agree_on_rounds, trees_of
 from ..model import TreePool
 from ..model.build import Score
+from ..parallel import side_by_side
 from ..rows import Rows
 
-__all__ = ["Expert", "constant_expert", "grow_expert"]
+__all__ = ["Expert", "constant_expert", "grow_experts"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,23 +52,54 @@ def constant_expert(constant: np.ndarray, n_rows: int) -> Expert:
     return Expert(nothing, np.tile(constant, (n_rows, 1)))
 
 
-def grow_expert(boosting: Boosting, rows: Rows, folds: np.ndarray, columns: np.ndarray) -> Expert:
-    """Boost one member without each fold; all take the same number of rounds."""
-    if not len(columns):
+def grow_experts(
+    wanted: Sequence[tuple[np.ndarray, Boosting]], rows: Rows, folds: np.ndarray, *, one_ensemble: bool = False
+) -> list[Expert]:
+    """An expert for each (columns, how to boost), all side by side.
+
+    Each is one member without each fold, all with the same number of rounds; with `one_ensemble`, what predicts is one
+    ensemble on all rows with that number of rounds.
+    """
+    n_jobs = wanted[0][1].n_jobs if wanted else None
+    binned = side_by_side([partial(_bin, boosting, rows, columns) for columns, boosting in wanted], n_jobs)
+    parts = [folds == fold for fold in np.unique(folds)]
+    tasks = [partial(data.boost_without, out) for data in binned if data is not None for out in parts]
+    grown = iter(side_by_side(tasks, n_jobs))
+    members = [None if data is None else [next(grown) for _ in parts] for data in binned]
+    finish = [
+        partial(_finish, boosting, rows, columns, parts, data, boosters, one_ensemble)
+        for (columns, boosting), data, boosters in zip(wanted, binned, members, strict=True)
+    ]
+    return side_by_side(finish, n_jobs)
+
+
+def _bin(boosting: Boosting, rows: Rows, columns: np.ndarray) -> Binned | None:
+    return Binned(boosting.on(columns), rows.on(columns)) if len(columns) else None
+
+
+def _finish(
+    boosting: Boosting,
+    rows: Rows,
+    columns: np.ndarray,
+    parts: list[np.ndarray],
+    binned: Binned | None,
+    boosters: list[Any] | None,
+    one_ensemble: bool,
+) -> Expert:
+    """What the members say out of fold, and what predicts."""
+    if binned is None or boosters is None:
         return constant_expert(boosting.constant, len(rows))
     n_outputs = len(boosting.constant)
     margins = np.tile(boosting.constant, (len(rows), 1))
-    local, seen = boosting.on(columns), rows.on(columns)
-    boosters, rounds = boost_folds(local, seen, folds)
+    rounds = agree_on_rounds(boosters)
     members = [trees_of(booster, n_outputs, rounds) for booster in boosters]
-    for fold, (pool, tree_weights) in zip(np.unique(folds), members, strict=True):
-        out = folds == fold
+    for out, (pool, tree_weights) in zip(parts, members, strict=True):
         if boosting.loss.has_classes:
             # of a class that it never met a member knows nothing: that the others' margins fell is no knowledge
-            out &= np.isin(rows.y, rows.y[folds != fold])
-        margins[out] += pool.transform(seen.X[out]) @ tree_weights
-    if boosting.costs.evaluation:
-        members = [trees_of(boost(local, seen, n_rounds=rounds), n_outputs, rounds)]
+            out = out & np.isin(rows.y, rows.y[~out])
+        margins[out] += pool.scores(binned.rows.X[out], tree_weights)
+    if one_ensemble or boosting.costs.evaluation:
+        members = [trees_of(binned.boost_all(rounds), n_outputs, rounds)]
     pool = TreePool.concatenate([pool for pool, _ in members]).on_columns(columns)
     weights = np.concatenate([each for _, each in members]) / len(members)
     return Expert(Score(pool, weights, boosting.constant), margins)

@@ -22,13 +22,14 @@ Out of fold
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
-import lightgbm
 import numpy as np
 
 from ..boosting import flatten_booster
 from ..model import TreePool
 from ..model.build import Score
+from ..parallel import side_by_side
 from .chain import Chain
 from .lazy import LazyExpert
 
@@ -42,12 +43,12 @@ RARE = 0.005  # a gate that nearly all rows, or nearly none, pass is no gate
 class Gate:
     """Two regressions of the gain of going on; their mean decides."""
 
-    boosters: list[lightgbm.Booster]
+    pools: list[TreePool]  # on their own columns
     columns: np.ndarray
 
     def score(self, n_members: int) -> Score:
         """The mean of both, or the first, on the columns of the whole matrix."""
-        pools = [flatten_booster(booster).on_columns(self.columns) for booster in self.boosters[:n_members]]
+        pools = [pool.on_columns(self.columns) for pool in self.pools[:n_members]]
         pool = TreePool.concatenate(pools)
         real = np.flatnonzero(pool.feature[pool.roots] >= 0)
         if len(real) < pool.n_learners:  # trees of one leaf are a constant: one of them is enough for all
@@ -162,9 +163,10 @@ def _learn_gate(chain: Chain, stage: int, gain: np.ndarray) -> tuple[Gate, np.nd
     """The gate of a stage, and what it says at each row, from the half that did not learn from the row."""
     columns = chain.stages[stage].columns
     said = np.empty(len(gain))
-    boosters = []
-    for half, (learns, hears) in enumerate((chain.halves, chain.halves[::-1])):
-        booster = chain.regression(stage, half).fit(gain[learns])
-        said[hears] = booster.predict(chain.rows.X[np.ix_(hears, columns)])
-        boosters.append(booster)
-    return Gate(boosters, columns), said
+    pools: list[TreePool] = []
+    halves = (chain.halves, chain.halves[::-1])
+    tasks = [partial(chain.regression(stage, half).fit, gain[learns]) for half, (learns, _) in enumerate(halves)]
+    for booster, (_, hears) in zip(side_by_side(tasks, chain.boosting.n_jobs), halves, strict=True):
+        pools.append(flatten_booster(booster))
+        said[hears] = pools[-1].scores(chain.rows.X[np.ix_(hears, columns)], np.ones((pools[-1].n_learners, 1)))[:, 0]
+    return Gate(pools, columns), said

@@ -154,8 +154,8 @@ class LazyExperts:
         for fold, booster in zip(np.unique(self._folds), boosters, strict=True):
             out = self._folds == fold
             pool, weights = trees_of(booster, n_outputs, rounds)
-            margins[out] += pool.transform(rows.X[out]) @ weights
-            items[out] = pool.bought_items(rows.X[out], costs.feature_items)
+            scores, items[out] = pool.scores_and_items(rows.X[out], weights, costs.feature_items)
+            margins[out] += scores
         pool, weights = trees_of(boost(boosting, rows, cost_weight=strength, n_rounds=rounds), n_outputs)
         expert = Expert(Score(pool, weights, boosting.constant), margins)
         losses = self._expected(margins) + self._expected.shift(margins)
@@ -165,6 +165,6 @@ class LazyExperts:
     def _told(self, pool: TreePool, weights: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Expected losses of an ensemble at some rows, shifted to what was observed, and what it buys there."""
         X = self._rows.X[at]
-        margins = self._boosting.constant + pool.transform(X) @ weights
-        losses = self._expected(margins, at) + self._expected.shift(margins, at)
-        return losses, pool.bought_items(X, self._boosting.costs.feature_items)
+        scores, items = pool.scores_and_items(X, weights, self._boosting.costs.feature_items)
+        margins = self._boosting.constant + scores
+        return self._expected(margins, at) + self._expected.shift(margins, at), items

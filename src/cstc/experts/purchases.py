@@ -13,11 +13,13 @@ explain alone.  The expected loss decides between them (`gates`).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from ..boosting import Boosting, boost_while_prices_fall
+from ..boosting import Boosting, boost_while_prices_fall, flatten_booster
 from ..costs import ResolvedCosts
+from ..parallel import side_by_side
 from ..rows import Rows
 
 __all__ = ["Order", "Stage", "orders_of", "unit_of_prices"]
@@ -54,8 +56,9 @@ def orders_of(boosting: Boosting, rows: Rows, columns: np.ndarray, paid: np.ndar
     local = replace(boosting.on(columns), costs=bill)
     seen = rows.on(columns)
     orders: list[Order] = []
-    for name, exponent in EXPONENTS.items():
-        stages = _stages(_entering(local, seen, risk, exponent), local.costs)
+    tasks = [partial(_entering, local, seen, risk, exponent) for exponent in EXPONENTS.values()]
+    for name, entering in zip(EXPONENTS, side_by_side(tasks, boosting.n_jobs), strict=True):
+        stages = _stages(entering, local.costs)
         order = Order(name, [Stage(columns[stage.columns], stage.price) for stage in stages])
         if not any(_same(order, other) for other in orders):
             orders.append(order)
@@ -82,15 +85,7 @@ def _entering(boosting: Boosting, rows: Rows, risk: float, exponent: float) -> l
         return []
     prices = np.where(priced, risk * (prices / _typical(prices)) ** exponent, 0.0)
     booster = boost_while_prices_fall(boosting, rows, prices, LEVELS)
-    order: dict[int, None] = {}
-    for tree in booster.dump_model()["tree_info"]:
-        waiting = [tree["tree_structure"]]
-        while waiting:
-            node = waiting.pop()
-            if "split_feature" in node:
-                order.setdefault(node["split_feature"])
-                waiting += [node["right_child"], node["left_child"]]
-    return list(order)
+    return flatten_booster(booster, len(LEVELS)).feature_order()
 
 
 def _stages(order: list[int], costs: ResolvedCosts) -> list[Stage]:

@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 
 from ..costs import ResolvedCosts, counted, span
+from . import native
 from .links import probabilities
-from .pool import TreePool, unpack_items
+from .pool import TreePool, add_in_order, unpack_items
 from .schema import Schema
 from .shape import TreeShape
 from .sketch import sketch
@@ -46,6 +47,15 @@ class Run:
     terminals: np.ndarray  # (n,)
     margins: np.ndarray  # (n, n_outputs)
     leaves: np.ndarray  # (n, n_learners), -1 where a learner was not evaluated
+
+
+@dataclass(frozen=True)
+class Walked:
+    """Where rows ended, with which margins, and what their branches buy (None if that was not asked for)."""
+
+    margins: np.ndarray  # (n, n_outputs)
+    terminals: np.ndarray  # (n,)
+    items: np.ndarray | None  # bool (n, n_items)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +166,7 @@ class FittedTree:
             evaluate(learners, at)
             terminals[at] = terminal
             weights = self.predict_weights[learners, node]
-            margins[at] = outputs[np.ix_(at, learners)] @ weights + self.predict_intercepts[node]
+            margins[at] = add_in_order(outputs[np.ix_(at, learners)], weights) + self.predict_intercepts[node]
 
         waiting = [(0, np.arange(n))]
         while waiting:
@@ -168,7 +178,8 @@ class FittedTree:
                 continue
             learners = np.flatnonzero(self.route_learners[node])
             evaluate(learners, at)
-            above = outputs[np.ix_(at, learners)] @ self.route_weights[learners, node] > self.thresholds[node]
+            score = add_in_order(outputs[np.ix_(at, learners)], self.route_weights[learners, node, None])[:, 0]
+            above = score > self.thresholds[node]
             for child, going in ((self.shape.upper[node], at[above]), (self.shape.lower[node], at[~above])):
                 if child >= 0:
                     waiting.append((child, going))
@@ -176,13 +187,35 @@ class FittedTree:
                     leave(node, -1 - child, going)
         return Run(rows, terminals, margins, leaves)
 
+    @cached_property
+    def _packed(self) -> dict[str, Any]:
+        """All that the compiled walk reads."""
+        return {
+            "packed": native.Packed(self.pool, len(self.schema.feature_names)),
+            "routes": native.Sums.of(self.route_weights[:, :, None], self.pool),
+            "predicts": native.Sums.of(self.predict_weights, self.pool),
+            "shape": self.shape,
+            "thresholds": self.thresholds,
+            "intercepts": self.predict_intercepts,
+        }
+
+    def walk(self, X: np.ndarray, *, items: bool = False) -> Walked:
+        """Where the rows of a matrix end, with which margins, and, if asked for, what their branches buy."""
+        if native.available():
+            bits = self._position_bits if items else None
+            margins, terminals, bought = native.walk(X=X, bits=bits, **self._packed)
+            return Walked(margins, terminals, unpack_items(bought, self.costs.n_items) if items else None)
+        margins, terminals = np.empty((len(X), self.n_outputs)), np.empty(len(X), dtype=np.int32)
+        bought = np.zeros((len(X), self.costs.n_items), dtype=bool) if items else None
+        for run in self.runs(X):
+            margins[run.rows], terminals[run.rows] = run.margins, run.terminals
+            if bought is not None:
+                bought[run.rows] = self._items_of(run)
+        return Walked(margins, terminals, bought)
+
     def decision_function(self, X: Any) -> np.ndarray:
         """Margins of shape (n, n_outputs) at the terminal that each row reaches."""
-        X = self.schema.matrix(X)
-        margins = np.empty((len(X), self.n_outputs))
-        for run in self.runs(X):
-            margins[run.rows] = run.margins
-        return margins
+        return self.walk(self.schema.matrix(X)).margins
 
     def answers(self, margins: np.ndarray) -> np.ndarray:
         """Predictions from margins: values, or classes."""
@@ -202,48 +235,41 @@ class FittedTree:
 
     def apply(self, X: Any) -> np.ndarray:
         """The terminal that each row reaches."""
-        X = self.schema.matrix(X)
-        terminals = np.empty(len(X), dtype=int)
-        for run in self.runs(X):
-            terminals[run.rows] = run.terminals
-        return terminals
+        return self.walk(self.schema.matrix(X)).terminals.astype(int)
 
     def bought_items(self, X: Any, counting: str = "branch") -> np.ndarray:
         """Bool (n, n_items): what is bought for each row."""
         check_counting(counting)
-        X = self.schema.matrix(X)
-        bought = np.empty((len(X), self.costs.n_items), dtype=bool)
-        for run in self.runs(X):
-            bought[run.rows] = self._items_of(run, counting)
-        return bought
+        return self._items(self.walk(self.schema.matrix(X), items=counting == "branch"), counting)
 
     def predict_cost(self, X: Any, counting: str = "branch") -> np.ndarray:
         """Exact cost of each row: every item and every weak learner on its path is paid once."""
-        check_counting(counting)
-        X = self.schema.matrix(X)
-        cost = np.empty(len(X))
-        for run in self.runs(X):
-            cost[run.rows] = self._cost_of(run, counting)
-        return cost
+        return self.decision_and_cost(X, counting)[1]
 
     def decision_and_cost(self, X: Any, counting: str = "branch") -> tuple[np.ndarray, np.ndarray]:
-        """`decision_function` and `predict_cost` in one pass."""
+        """`decision_function` and `predict_cost` in one walk."""
         check_counting(counting)
-        X = self.schema.matrix(X)
-        margins = np.empty((len(X), self.n_outputs))
-        cost = np.empty(len(X))
-        for run in self.runs(X):
-            margins[run.rows] = run.margins
-            cost[run.rows] = self._cost_of(run, counting)
-        return margins, cost
+        walked = self.walk(self.schema.matrix(X), items=counting == "branch")
+        return walked.margins, self._cost(walked, counting)
 
-    def _cost_of(self, run: Run, counting: str) -> np.ndarray:
-        evaluated = self.terminal_learners.sum(axis=1)[run.terminals]
-        return self.costs.charge(self._items_of(run, counting), evaluated)
-
-    def _items_of(self, run: Run, counting: str) -> np.ndarray:
+    def _cost(self, walked: Walked, counting: str) -> np.ndarray:
         if counting == "learner":
-            return self.terminal_items()[run.terminals]
+            return self._terminal_costs[walked.terminals]
+        return self.costs.charge(walked.items, self._terminal_counts[walked.terminals])
+
+    def _items(self, walked: Walked, counting: str) -> np.ndarray:
+        return self.terminal_items()[walked.terminals] if counting == "learner" else walked.items
+
+    @cached_property
+    def _terminal_counts(self) -> np.ndarray:
+        """How many learners a row evaluates on its way to each terminal."""
+        return self.terminal_learners.sum(axis=1)
+
+    @cached_property
+    def _terminal_costs(self) -> np.ndarray:
+        return self.terminal_costs()
+
+    def _items_of(self, run: Run) -> np.ndarray:
         bits = np.zeros((len(run.terminals), self._position_bits.shape[1]), dtype=np.uint64)
         for terminal in np.unique(run.terminals):
             at, learners = run.terminals == terminal, self.terminal_learners[terminal]

@@ -11,13 +11,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-__all__ = ["TreePool", "unpack_items"]
+from . import native
 
-BOUGHT_BLOCK = 1 << 22  # words of items that are looked up at once
+__all__ = ["TreePool", "add_in_order", "unpack_items"]
+
+FLAT_BLOCK = 1 << 22  # rows x learners whose outputs are held at once
 ROUTE_BLOCK = 1 << 16  # rows x learners walked at once: small enough for the caches
+
+
+def add_in_order(outputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """``outputs @ weights``, one learner after the other: compiled code adds in this order too, to the last bit."""
+    total = np.zeros((len(outputs), weights.shape[1]))
+    for column, weight in zip(outputs.T, weights, strict=True):
+        total += column[:, None] * weight
+    return total
 
 
 def unpack_items(bits: np.ndarray, n_items: int) -> np.ndarray:
@@ -175,6 +186,38 @@ class TreePool:
             values[linear] *= X[rows[linear], column[linear]]
         return values
 
+    def scores(self, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Weighted sums (n, n_outputs) of the outputs, with weights (n_learners, n_outputs)."""
+        return self._walk_flat(X, weights)[0]
+
+    def _walk_flat(self, X: np.ndarray, weights: np.ndarray, bits: np.ndarray | None = None) -> tuple[Any, Any]:
+        """Sums and bought words, as of a tree of one node."""
+        n_outputs = weights.shape[1]
+        if native.available():
+            from .shape import TreeShape
+
+            sums, _, words = native.walk(
+                native.Packed(self, X.shape[1]),
+                X,
+                routes=native.Sums.of(np.zeros((self.n_learners, 1, 1)), self),
+                predicts=native.Sums.of(weights[:, None, :], self),
+                shape=TreeShape.full(1),
+                thresholds=np.zeros(1),
+                intercepts=np.zeros((1, n_outputs)),
+                bits=bits,
+            )
+            return sums, words
+        sums = np.zeros((len(X), n_outputs))
+        words = np.zeros((len(X), 0 if bits is None else bits.shape[1]), dtype=np.uint64)
+        block = max(1, FLAT_BLOCK // max(1, self.n_learners))
+        for start in range(0, len(X), block):
+            rows = slice(start, start + block)
+            leaves = self.leaves(X[rows])
+            sums[rows] = add_in_order(self.outputs(X[rows], leaves), weights)
+            if bits is not None:
+                words[rows] = np.bitwise_or.reduce(bits[leaves], axis=1)
+        return sums, words
+
     def transform(self, X: np.ndarray) -> np.ndarray:
         """``Phi``: the outputs of all weak learners, shape (n, n_learners)."""
         return self.outputs(X, self.leaves(X))
@@ -205,13 +248,14 @@ class TreePool:
 
     def bought_items(self, X: np.ndarray, feature_items: np.ndarray) -> np.ndarray:
         """Bool (n, n_items): what the branches of all learners buy for each row."""
-        bits = self.position_bits(feature_items)
-        bought = np.zeros((len(X), feature_items.shape[1]), dtype=bool)
-        block = max(1, BOUGHT_BLOCK // max(1, self.n_learners * bits.shape[1]))
-        for start in range(0, len(X), block):
-            rows = slice(start, start + block)
-            bought[rows] = unpack_items(np.bitwise_or.reduce(bits[self.leaves(X[rows])], axis=1), bought.shape[1])
-        return bought
+        return self.scores_and_items(X, np.ones((self.n_learners, 1)), feature_items)[1]
+
+    def scores_and_items(
+        self, X: np.ndarray, weights: np.ndarray, feature_items: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`scores` and `bought_items` in one walk, where every learner has a weight."""
+        sums, words = self._walk_flat(X, weights, self.position_bits(feature_items))
+        return sums, unpack_items(words, feature_items.shape[1])
 
     def learner_uses(self, feature_items: np.ndarray) -> np.ndarray:
         """Bool (n_learners, n_items): all items of every learner, whatever branch is taken (``F`` transposed)."""
@@ -221,6 +265,19 @@ class TreePool:
             at = np.flatnonzero(column >= 0)
             np.logical_or.at(uses, owner[at], feature_items[column[at]])
         return uses
+
+    def feature_order(self) -> list[int]:
+        """The features that are compared, in the order in which they enter: by learner, then left before right."""
+        feature, left, right = self.feature.tolist(), self.left.tolist(), self.right.tolist()
+        order: dict[int, None] = {}
+        for root in self.roots.tolist():
+            waiting = [root]
+            while waiting:
+                at = waiting.pop()
+                if feature[at] >= 0:
+                    order.setdefault(feature[at])
+                    waiting += [right[at], left[at]]
+        return list(order)
 
     @cached_property
     def owners(self) -> np.ndarray:
