@@ -98,6 +98,8 @@ class Columns:
     units : Units
         Of the target.
     schema : Schema
+    least : float
+        In standard deviations of the target: a contribution below it does not count.
     """
 
     pool: TreePool
@@ -108,6 +110,7 @@ class Columns:
     constant: np.ndarray
     units: Units
     schema: Schema
+    least: float = FLOOR
 
     @classmethod
     def of(
@@ -122,6 +125,7 @@ class Columns:
         units: Units,
         schema: Schema,
         scale: float = 1.0,
+        least: float = FLOOR,
     ) -> Columns:
         """The columns of some learners; rows have targets in standard units."""
         seen = []
@@ -130,7 +134,7 @@ class Columns:
             seen.append(Seen(rows, phi, bits, loss, costs))
         offset = np.average(seen[0].phi, axis=0, weights=train.weights)
         seen = [replace(each, phi=(each.phi - offset) / scale) for each in seen]
-        return cls(pool, offset, scale, seen[0], seen[1], constant, units, schema)
+        return cls(pool, offset, scale, seen[0], seen[1], constant, units, schema, least)
 
     @property
     def loss(self) -> Loss:
@@ -153,7 +157,7 @@ class Columns:
     def floor(self) -> float:
         """The floor of the auxiliary variables of Lemma 1, in the units of a typical weight."""
         spread = self.spread[self.spread > 0]
-        return FLOOR / float(np.median(spread)) if len(spread) else FLOOR
+        return self.least / float(np.median(spread)) if len(spread) else self.least
 
     @cached_property
     def column_items(self) -> np.ndarray:
@@ -189,7 +193,7 @@ class Columns:
         Under the smoothed penalty, weights end up below the floor just where the data does not pull hard enough
         to pay the price, which is the condition for an exact zero of the square root itself.
         """
-        floors = FLOOR / np.where(self.spread > 0, self.spread, 1.0)
+        floors = self.least / np.where(self.spread > 0, self.spread, 1.0)
         norms = np.sqrt((parameters.weights**2).sum(axis=2, keepdims=True))
         return replace(parameters, weights=np.where(norms < floors[:, None, None], 0.0, parameters.weights))
 
@@ -215,7 +219,7 @@ class Columns:
         )
 
 
-def learn_columns(problem: Problem, validation_fraction: float) -> Columns:
+def learn_columns(problem: Problem, validation_fraction: float, least: float = FLOOR) -> Columns:
     """The columns for all cost weights: rows that judge, units, and weak learners."""
     if "columns" in problem.shared:
         return problem.shared["columns"]
@@ -242,6 +246,7 @@ def learn_columns(problem: Problem, validation_fraction: float) -> Columns:
         units=parts.units,
         schema=problem.schema,
         scale=scale,
+        least=least,
     )
     return problem.shared["columns"]
 
