@@ -185,7 +185,8 @@ def give_own_scales(display) -> None:
     for node, (points, bars) in enumerate(zip(panels[0::2], panels[1::2], strict=True)):
         weights = display.weights[:, node]
         low, high = min(weights.min(), 0.0), max(weights.max(), 0.0)
-        bars.set_ylim(low - 0.15 * (high - low), high + 0.3 * (high - low))
+        if high > low:
+            bars.set_ylim(low - 0.15 * (high - low), high + 0.3 * (high - low))
         if display.shape.is_leaf[node]:
             seen = display.y[display.flow.visits[:, node]]
             limits = (seen.min() - 0.5, seen.max() + 0.5)

@@ -125,7 +125,7 @@ class Paper(TreeMethod):
     >>> from cstc.datasets import QUADRANT_COSTS, make_quadrants
     >>> X, y = make_quadrants(1200, means=(60, 20, -20, -60), random_state=0)
     >>> model = CSTCRegressor(
-    ...     costs=QUADRANT_COSTS, cost_weight=0.155, weak_learners="identity", method=Paper(), random_state=0
+    ...     costs=QUADRANT_COSTS, cost_weight=0.12, weak_learners="identity", method=Paper(), random_state=0
     ... )
     >>> model = model.fit(X[:1000], y[:1000])
     >>> round(model.score(X[1000:], y[1000:]), 3), round(float(model.predict_cost(X[1000:]).mean()), 2)
