@@ -43,7 +43,7 @@ EXACT_WEIGHTS = (0.01, 0.03, 0.05, 0.1, 0.15, 0.2)
 #: The relaxed cost of a weight w is 10 |w|, and the first step of w from 0 lowers the risk by 2 |w|: a leaf buys below
 #: 0.2.  Inner nodes stop buying earlier, the more so the larger a weight must be to count.  Between the two is what we
 #: look for.
-PAPER_WEIGHTS = (0.1, 0.11, 0.12, 0.13, 0.14, 0.15, 0.16, 0.17, 0.18, 0.2, 0.24)
+PAPER_WEIGHTS = (0.1, 0.105, 0.11, 0.115, 0.12, 0.125, 0.13, 0.14, 0.16, 0.2, 0.24)
 GOOD_MSE, BEST_COST = 0.01, 12.0
 #: Solved runs, median MSE and median cost, by scale of the means and by method.
 Found = dict[float, dict[str, list[float]]]

@@ -98,8 +98,6 @@ class Columns:
     units : Units
         Of the target.
     schema : Schema
-    least : float
-        In standard deviations of the target: a contribution below it does not count.
     """
 
     pool: TreePool
@@ -110,7 +108,6 @@ class Columns:
     constant: np.ndarray
     units: Units
     schema: Schema
-    least: float = FLOOR
 
     @classmethod
     def of(
@@ -125,7 +122,6 @@ class Columns:
         units: Units,
         schema: Schema,
         scale: float = 1.0,
-        least: float = FLOOR,
     ) -> Columns:
         """The columns of some learners; rows have targets in standard units."""
         seen = []
@@ -134,7 +130,7 @@ class Columns:
             seen.append(Seen(rows, phi, bits, loss, costs))
         offset = np.average(seen[0].phi, axis=0, weights=train.weights)
         seen = [replace(each, phi=(each.phi - offset) / scale) for each in seen]
-        return cls(pool, offset, scale, seen[0], seen[1], constant, units, schema, least)
+        return cls(pool, offset, scale, seen[0], seen[1], constant, units, schema)
 
     @property
     def loss(self) -> Loss:
@@ -157,7 +153,7 @@ class Columns:
     def floor(self) -> float:
         """The floor of the auxiliary variables of Lemma 1, in the units of a typical weight."""
         spread = self.spread[self.spread > 0]
-        return self.least / float(np.median(spread)) if len(spread) else self.least
+        return FLOOR / float(np.median(spread)) if len(spread) else FLOOR
 
     @cached_property
     def column_items(self) -> np.ndarray:
@@ -187,13 +183,15 @@ class Columns:
         design = DenseDesign(self.train.phi.astype(dtype, copy=False))
         return kind(design, self.train.y, self.train.weights, self.loss, shape, penalty, gate_slope, prior)
 
-    def exact_support(self, parameters: NodeParameters) -> NodeParameters:
+    def exact_support(self, parameters: NodeParameters, least: np.ndarray | float = FLOOR) -> NodeParameters:
         """Set to zero every learner of a node whose contribution does not count.
+
+        `least` is in standard deviations of the target, for all columns or for each.
 
         Under the smoothed penalty, weights end up below the floor just where the data does not pull hard enough
         to pay the price, which is the condition for an exact zero of the square root itself.
         """
-        floors = self.least / np.where(self.spread > 0, self.spread, 1.0)
+        floors = least / np.where(self.spread > 0, self.spread, 1.0)
         norms = np.sqrt((parameters.weights**2).sum(axis=2, keepdims=True))
         return replace(parameters, weights=np.where(norms < floors[:, None, None], 0.0, parameters.weights))
 
@@ -219,7 +217,7 @@ class Columns:
         )
 
 
-def learn_columns(problem: Problem, validation_fraction: float, least: float = FLOOR) -> Columns:
+def learn_columns(problem: Problem, validation_fraction: float) -> Columns:
     """The columns for all cost weights: rows that judge, units, and weak learners."""
     if "columns" in problem.shared:
         return problem.shared["columns"]
@@ -246,7 +244,6 @@ def learn_columns(problem: Problem, validation_fraction: float, least: float = F
         units=parts.units,
         schema=problem.schema,
         scale=scale,
-        least=least,
     )
     return problem.shared["columns"]
 

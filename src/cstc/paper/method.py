@@ -25,9 +25,9 @@ from .solver import SOLVERS, initialise, solve
 __all__ = ["Paper", "TreeMethod"]
 
 DTYPES = ("float64", "float32")
-#: Of plain inputs under the paper's procedure.  Where a leaf is worth a feature, the node above it nearly is, and what
-#: tells them apart is how small a weight counts as none.  Chosen on validation data of the synthetic experiment.
-FLOOR_OF_INPUTS = 5e-3
+#: A plain input counts at a node if its contribution, squared, is worth this part of its price.  Else, where a leaf
+#: is worth a feature the node above it nearly is, too.  Chosen on validation data of the synthetic experiment.
+LEAST_WORTH = 0.04
 
 
 class TreeMethod(Method):
@@ -57,7 +57,7 @@ class TreeMethod(Method):
 
     def _start(self, problem: Problem) -> tuple[Columns, TreeShape]:
         """The columns, and the shape of the full tree."""
-        columns = learn_columns(problem, self.validation_fraction, self._least(problem))
+        columns = learn_columns(problem, self.validation_fraction)
         shape = TreeShape.full(self.depth, self.max_nodes)
         n_rows = len(columns.train.rows)
         if n_rows < shape.n_nodes:
@@ -66,10 +66,6 @@ class TreeMethod(Method):
                 "give more rows, or a smaller depth or max_nodes"
             )
         return columns, shape
-
-    def _least(self, problem: Problem) -> float:
-        """The contribution below which a column does not count, in standard deviations of the target."""
-        return FLOOR
 
     def _weights(self, problem: Problem, columns: Columns) -> tuple[float, float]:
         """Cost weight and l1 weight for standard targets."""
@@ -167,9 +163,6 @@ class Paper(TreeMethod):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; it must be True or False")
 
-    def _least(self, problem: Problem) -> float:
-        return FLOOR_OF_INPUTS if problem.weak_learners == "identity" else FLOOR
-
     def train(self, problem: Problem) -> Trained:
         # 1. columns of Phi
         columns, shape = self._start(problem)
@@ -183,7 +176,8 @@ class Paper(TreeMethod):
         start: NodeParameters = initialise(objective, **options) if problem.start is None else problem.start
         solution = solve(objective, start, **options)
         weighed = bool(cost_weight or l1_weight)  # where nothing costs, every contribution counts
-        parameters = columns.exact_support(solution.parameters) if weighed else solution.parameters
+        least = _least_contribution(problem, cost_weight)
+        parameters = columns.exact_support(solution.parameters, least) if weighed else solution.parameters
         tree = HardTree.from_parameters(shape, parameters, problem.loss.n_outputs)
         # 3. pruning
         judges = columns.validation
@@ -197,3 +191,13 @@ class Paper(TreeMethod):
             tree = fine_tune(tree, columns.train, judges, reached, l1_weight=l1_weight, floor=columns.floor)
         history = [columns.units.risk(solution.loss_history)]
         return self._trained(columns, tree, slope, history, solution.converged, solution=solution.parameters)
+
+
+def _least_contribution(problem: Problem, cost_weight: float) -> np.ndarray | float:
+    """How large a contribution must be to count, in standard deviations of the target.
+
+    A contribution of standard deviation s lowers the risk by s^2 at most, for a price of cost_weight * c.
+    """
+    if problem.weak_learners != "identity":
+        return FLOOR
+    return np.maximum(FLOOR, np.sqrt(LEAST_WORTH * cost_weight * problem.costs.feature_prices))
