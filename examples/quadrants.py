@@ -41,8 +41,9 @@ SCALES = (1, 5, 10, 20, 50, 100)  # of the first means, in --distance
 #: the same cost weights, below 0.1, for all means.
 EXACT_WEIGHTS = (0.01, 0.03, 0.05, 0.1, 0.15, 0.2)
 #: The relaxed cost of a weight w is 10 |w|, and the first step of w from 0 lowers the risk by 2 |w|: a leaf buys below
-#: 0.2.  Inner nodes stop buying a little earlier, and between the two is what we look for.
-PAPER_WEIGHTS = (0.1, 0.15, 0.16, 0.165, 0.17, 0.175, 0.18, 0.185, 0.19, 0.2, 0.24)
+#: 0.2.  Inner nodes stop buying earlier, the more so the larger a weight must be to count.  Between the two is what we
+#: look for.
+PAPER_WEIGHTS = (0.1, 0.105, 0.11, 0.115, 0.12, 0.125, 0.13, 0.14, 0.16, 0.2, 0.24)
 GOOD_MSE, BEST_COST = 0.01, 12.0
 #: Solved runs, median MSE and median cost, by scale of the means and by method.
 Found = dict[float, dict[str, list[float]]]
@@ -184,7 +185,8 @@ def give_own_scales(display) -> None:
     for node, (points, bars) in enumerate(zip(panels[0::2], panels[1::2], strict=True)):
         weights = display.weights[:, node]
         low, high = min(weights.min(), 0.0), max(weights.max(), 0.0)
-        bars.set_ylim(low - 0.15 * (high - low), high + 0.3 * (high - low))
+        if high > low:
+            bars.set_ylim(low - 0.15 * (high - low), high + 0.3 * (high - low))
         if display.shape.is_leaf[node]:
             seen = display.y[display.flow.visits[:, node]]
             limits = (seen.min() - 0.5, seen.max() + 0.5)
@@ -195,24 +197,26 @@ def give_own_scales(display) -> None:
 # -- how often -----------------------------------------------------------------------------------------------------
 
 
-def runs(setting: Setting, means, states: int, n: int, cost_weights=None) -> list[Result]:
+def runs(setting: Setting, means, states: int, n: int, cost_weights=None, first: int = 0) -> list[Result]:
     """One result for each random state, with progress for people."""
     results = []
-    for state in range(states):
+    for state in range(first, first + states):
         results.append(run(setting, draw(means, state, n), state, cost_weights))
         if sys.stderr.isatty():
-            line = f"\r\033[K  {_text(means)}  {setting.title}  {state + 1} of {states}"
-            print(line, end="" if state + 1 < states else "\r\033[K", file=sys.stderr, flush=True)
+            line = f"\r\033[K  {_text(means)}  {setting.title}  {state - first + 1} of {states}"
+            print(line, end="" if state - first + 1 < states else "\r\033[K", file=sys.stderr, flush=True)
     return results
 
 
-def repeat(settings: list[Setting], all_means: bool, states: int, n: int, cost_weights=None) -> None:
+def repeat(
+    settings: list[Setting], all_means: bool, states: int, n: int, cost_weights=None, first: int = 0
+) -> None:
     """How often each method finds the perfect predictor."""
     for setting in settings:
-        print(f"\n{setting.title}, {states} random states")
+        print(f"\n{setting.title}, {states} random states" + (f" from {first} on" if first else ""))
         for means in setting.means if all_means else setting.means[:1]:
             start = perf_counter()
-            results = runs(setting, means, states, n, cost_weights)
+            results = runs(setting, means, states, n, cost_weights, first)
             perfect, right = sum(r.is_perfect for r in results), sum(r.buys_right for r in results)
             mse, cost = np.median([r.mse for r in results]), np.median([r.cost for r in results])
             print(
@@ -308,7 +312,8 @@ def draw_distance(found: Found, states: int, path: Path) -> None:
     markers = "osD^v"
     for k, name in enumerate(COMPARED):
         shares = [cells[name][0] / states for cells in found.values()]
-        axes.plot(distances, shares, marker=markers[k], ms=6, lw=1.8, color=COLOURS[k], label=name, clip_on=False)
+        size = {"ms": 12 - 2.5 * k, "lw": 5 - 1.2 * k}  # lines that coincide stay visible
+        axes.plot(distances, shares, marker=markers[k], color=COLOURS[k], label=name, clip_on=False, **size)
     axes.set(
         xscale="log", ylim=(0, 1.0), xlabel="distance of the means of neighbouring quadrants (their variance is 1)"
     )
@@ -318,7 +323,7 @@ def draw_distance(found: Found, states: int, path: Path) -> None:
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0], ["none", "25%", "50%", "75%", "all"])
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title(f"MSE below {GOOD_MSE} at a cost of exactly {BEST_COST:.2f}", fontsize=10, loc="left")
+    axes.set_title(f"MSE below {GOOD_MSE} at a cost of exactly {BEST_COST:.2f}", fontsize=10, loc="left", pad=12)
     figure.legend(loc="outside right center", frameon=False, fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
@@ -329,6 +334,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--method", choices=SETTINGS, nargs="+", default=list(SETTINGS), help="default: both")
     parser.add_argument("--states", type=int, default=1, help="number of random states (default: 1, with pictures)")
+    parser.add_argument("--first", type=int, default=0, help="the first of the random states (default: 0)")
     parser.add_argument("--means", choices=("first", "all"), default="first", help="one or all sets of means")
     parser.add_argument("--distance", action="store_true", help="share of solved runs against the distance of means")
     parser.add_argument("--scales", type=float, nargs="+", default=SCALES, help="of the means, with --distance")
@@ -345,7 +351,8 @@ def main() -> None:
         )
     if options.states > 1 or options.means == "all":
         settings = [SETTINGS[name] for name in options.method]
-        return repeat(settings, options.means == "all", options.states, options.rows, options.cost_weights)
+        how = options.states, options.rows, options.cost_weights, options.first
+        return repeat(settings, options.means == "all", *how)
     print(f"Quadrants, {options.rows} rows; a perfect predictor pays {BEST_COST:.2f}.")
     for name in options.method:
         setting, start = SETTINGS[name], perf_counter()

@@ -49,7 +49,7 @@ def test_quadrants(tmp_path):
 
 
 def test_quadrants_by_the_paper(tmp_path):
-    done = run("quadrants.py", "--method", "paper", "--cost-weights", 0.17, folder=tmp_path)
+    done = run("quadrants.py", "--method", "paper", "--cost-weights", 0.12, folder=tmp_path)
     assert is_picture(tmp_path / "out" / "quadrants.png")
     assert "test MSE 0.00000   mean cost 12.00" in done.stdout
     assert done.stdout.count("cost 12.00   buys sign(x), sign(z), y") == 4
@@ -65,7 +65,7 @@ def test_quadrants_repeated(tmp_path):
 
 
 def test_quadrants_by_distance(tmp_path):
-    options = ("--distance", "--states", 1, "--scales", 20, "--cost-weights", 0.05, 0.17)
+    options = ("--distance", "--states", 1, "--scales", 20, "--cost-weights", 0.05, 0.12)
     options += ("--out", "q.png", "--table", "t/q.md")
     done = run("quadrants.py", *options, folder=tmp_path)
     assert is_picture(tmp_path / "q-distance.png")

@@ -542,3 +542,11 @@ def test_the_random_models_are_of_all_kinds():
     assert any(model.pool.zero_is_missing.any() for model in models)
     assert any(model.shape.n_nodes > 4 for model in models)
     assert any(model.costs.n_items != len(model.schema.feature_names) for model in models)
+
+
+def test_a_model_without_features_is_not_saved(tmp_path):
+    model = random_model(np.random.default_rng(0), "regression")
+    nothing = replace(model, schema=Schema([], {}, np.zeros(0, dtype=bool)))
+    with pytest.raises(ModelFileError, match="there are no feature names; a model has at least one feature"):
+        cstc.save(nothing, tmp_path / "model.cstc")
+    assert not list(tmp_path.iterdir())

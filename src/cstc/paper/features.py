@@ -183,13 +183,15 @@ class Columns:
         design = DenseDesign(self.train.phi.astype(dtype, copy=False))
         return kind(design, self.train.y, self.train.weights, self.loss, shape, penalty, gate_slope, prior)
 
-    def exact_support(self, parameters: NodeParameters) -> NodeParameters:
+    def exact_support(self, parameters: NodeParameters, least: np.ndarray | float = FLOOR) -> NodeParameters:
         """Set to zero every learner of a node whose contribution does not count.
+
+        `least` is in standard deviations of the target, for all columns or for each.
 
         Under the smoothed penalty, weights end up below the floor just where the data does not pull hard enough
         to pay the price, which is the condition for an exact zero of the square root itself.
         """
-        floors = FLOOR / np.where(self.spread > 0, self.spread, 1.0)
+        floors = least / np.where(self.spread > 0, self.spread, 1.0)
         norms = np.sqrt((parameters.weights**2).sum(axis=2, keepdims=True))
         return replace(parameters, weights=np.where(norms < floors[:, None, None], 0.0, parameters.weights))
 
