@@ -5,8 +5,8 @@
     python benchmarks/speed.py --out benchmarks/results/speed-DATE.md
 
 "1" is LightGBM with 200 rounds of depth 4 and two threads, from the same array, unless a line says otherwise.  The
-fits of the first two lines and the models of the prediction lines have at most 200 rounds of depth 4.  Every time is the
-least of several runs.  No data is needed: classes are drawn by scikit-learn's `make_classification`, rankings by
+fits of the first two lines and the models of the prediction lines have at most 200 rounds of depth 4.  Every time is
+the least of several runs.  No data is needed: classes are drawn by scikit-learn's `make_classification`, rankings by
 `make_yahoo_like`.
 """
 
@@ -29,7 +29,7 @@ import lightgbm
 import numpy as np
 import sklearn
 from sklearn.datasets import load_diabetes, make_classification
-from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.metrics import roc_auc_score
 
 import cstc
 from cstc import CSTCClassifier, CSTCRanker, CSTCRegressor, Frontier
@@ -75,16 +75,6 @@ def plain_fit(X: np.ndarray, y: np.ndarray, objective: str = "binary", rounds: i
     return lightgbm.train(PLAIN | {"objective": objective}, lightgbm.Dataset(X, y), rounds)
 
 
-def stopped_fit(X: np.ndarray, y: np.ndarray) -> lightgbm.Booster:
-    """31 leaves, stopped on a fifth of the rows."""
-    cut = len(y) * 4 // 5
-    train = lightgbm.Dataset(X[:cut], y[:cut])
-    stop = lightgbm.early_stopping(20, verbose=False)
-    parameters = {"objective": "binary", "num_leaves": 31, "verbosity": -1, "num_threads": 2}
-    judges = [train.create_valid(X[cut:], y[cut:])]
-    return lightgbm.train(parameters, train, 5000, valid_sets=judges, callbacks=[stop])
-
-
 # -- training ------------------------------------------------------------------------------------------------------
 
 
@@ -102,22 +92,6 @@ def fit_wide() -> Iterator[Line]:
     ours = least(lambda: CSTCRanker(cost_weight=1e-5, **options).fit(X, y, qid=qid), 1)
     what = f"one default fit, {len(y):,} x {X.shape[1]} (`make_yahoo_like(800)`)"
     yield Line(what, "28", "10", "5", f"{ours / unit:.1f} ({ours:.1f} s / {unit:.2f} s)")
-
-
-def fit_by_rule() -> Iterator[Line]:
-    X, y, _, _ = classes(50_000)
-    unit = least(lambda: stopped_fit(X, y), 2)
-    ours = least(lambda: CSTCClassifier(cost_weight=COST_WEIGHT, costs=PRICES, random_state=0).fit(X, y), 1)
-    what = "one default fit by the rule, 50,000 x 20 / LightGBM with 31 leaves, stopped on validation rows"
-    yield Line(what, "", "25", "10", f"{ours / unit:.1f} ({ours:.1f} s / {unit:.2f} s)")
-    ratios = []
-    for n in (50_000, 200_000):
-        X, y, X_test, y_test = classes(n)
-        full = CSTCClassifier(cost_weight=0.0, costs=PRICES, random_state=0).fit(X, y)
-        losses = [log_loss(y_test, full.predict_proba(X_test)), log_loss(y_test, stopped_fit(X, y).predict(X_test))]
-        ratios.append(f"{losses[0] / losses[1]:.3f} ({losses[0]:.4f} / {losses[1]:.4f}, {n:,} rows)")
-    what = "test log loss of `cost_weight=0` there, and at 200,000 rows / the same LightGBM's"
-    yield Line(what, "1.76", "1.00", "0.97", "; ".join(ratios))
 
 
 def frontier() -> Iterator[Line]:
@@ -168,9 +142,10 @@ def busy() -> Iterator[Line]:
 @cache
 def models() -> tuple[lightgbm.Booster, CSTCClassifier, CSTCClassifier]:
     """LightGBM, the model at full quality, and the cheapest with 98% of its lift."""
-    X, y, X_test, y_test = classes(20_000, 55_000)
+    X, y, _, _ = classes(20_000, 55_000)
     full = CSTCClassifier(**SMALL | {"cost_weight": 0.0}).fit(X, y)
-    found = Frontier(CSTCClassifier(**SMALL), n_weights=10).fit(X[:16_000], y[:16_000], X_val=X[16_000:], y_val=y[16_000:])
+    judges = {"X_val": X[16_000:], "y_val": y[16_000:]}
+    found = Frontier(CSTCClassifier(**SMALL), n_weights=10).fit(X[:16_000], y[:16_000], **judges)
     best = found.table_.column("quality").max()
     return plain_fit(X, y), full, found.best(quality=0.5 + 0.98 * (best - 0.5))
 
@@ -179,15 +154,15 @@ def predict() -> Iterator[Line]:
     booster, full, cheap = models()
     X = classes(20_000, 55_000)[2]
     unit = least(lambda: booster.predict(X, num_threads=2), 5)
-    for what, model, goals in (
-        ("`predict_proba` of the estimator, 55,000 x 20, model at full quality / `Booster.predict`", full, ("22", "4", "1")),
-        ("the same, the cheapest model with 98% of the lift", cheap, ("", "2", "0.5")),
-    ):
+    first = "`predict_proba` of the estimator, 55,000 x 20, model at full quality / `Booster.predict`"
+    second = "the same, the cheapest model with 98% of the lift"
+    for what, model, goals in ((first, full, ("22", "4", "1")), (second, cheap, ("", "2", "0.5"))):
         ours = least(lambda model=model: model.predict_proba(X), 5)
         trees = f"{model.model_.pool.n_learners} trees, {model.model_.shape.n_nodes} nodes"
         yield Line(what, *goals, f"{ours / unit:.2f} ({ours:.3f} s / {unit:.3f} s, {trees})")
     ratios = [least(lambda m=m: m.predict_cost(X), 5) / least(lambda m=m: m.predict(X), 5) for m in (full, cheap)]
-    yield Line("`predict_cost` / `predict`", "1.05 to 4", "1.2", "1.05", " and ".join(f"{ratio:.2f}" for ratio in ratios))
+    shown = " and ".join(f"{ratio:.2f}" for ratio in ratios)
+    yield Line("`predict_cost` / `predict`", "1.05 to 4", "1.2", "1.05", shown)
     auc = roc_auc_score(classes(20_000, 55_000)[3], cheap.predict_proba(X)[:, 1])
     print(f"(AUC of the cheaper model {auc:.4f}, mean cost {cheap.predict_cost(X).mean():.1f})", file=sys.stderr)
 
@@ -223,7 +198,6 @@ def one_row() -> Iterator[Line]:
 LINES = {
     "fit": fit,
     "fit_wide": fit_wide,
-    "fit_by_rule": fit_by_rule,
     "frontier": frontier,
     "scaling": scaling,
     "busy": busy,

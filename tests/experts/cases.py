@@ -22,9 +22,9 @@ def boosting(costs, constant=(0.0,), loss=None, **changes):
     return Boosting(loss or SquaredLoss(), costs, **(options | changes), constant=constant)
 
 
-def grow_expert(boosting, rows, folds, columns, **options):
+def grow_expert(boosting, rows, folds, columns):
     """One expert alone."""
-    return grow_experts([(columns, boosting)], rows, folds, **options)[0]
+    return grow_experts([(columns, boosting)], rows, folds)[0]
 
 
 def resolved(prices, requires=None, evaluation=0.0, n=None):

@@ -235,17 +235,17 @@ def test_given_weights_always_come_with_the_free_model():
 
 def test_experts_are_grown_once(monkeypatch):
     grown, screened = [], []
-    grow_expert, screen = cstc.experts.chain.grow_expert, cstc.experts.lazy.LazyExperts._screen
+    grow_experts, screen = cstc.experts.chain.grow_experts, cstc.experts.lazy.LazyExperts._screen
 
-    def counted(boosting, rows, folds, columns):
-        grown.append((columns.tobytes(), len(rows)))
-        return grow_expert(boosting, rows, folds, columns)
+    def counted(wanted, rows, folds):
+        grown.extend((columns.tobytes(), len(rows)) for columns, _ in wanted)
+        return grow_experts(wanted, rows, folds)
 
     def noted(self, k):
         screened.append(k)
         return screen(self, k)
 
-    monkeypatch.setattr(cstc.experts.chain, "grow_expert", counted)
+    monkeypatch.setattr(cstc.experts.chain, "grow_experts", counted)
     monkeypatch.setattr(cstc.experts.lazy.LazyExperts, "_screen", noted)
     X, y = regression()
     rows = X[:300], y[:300]

@@ -129,22 +129,13 @@ class ChainGrower:
     folds : int ndarray of shape (n,)
     half : bool ndarray of shape (n,)
     report : callable
-    one_ensemble : bool
-        Whether an expert predicts with one ensemble on all rows, and not with one for each fold.
     """
 
     def __init__(
-        self,
-        rows: Rows,
-        boosting: Boosting,
-        folds: np.ndarray,
-        half: np.ndarray,
-        report: Callable[[str], None],
-        *,
-        one_ensemble: bool = False,
+        self, rows: Rows, boosting: Boosting, folds: np.ndarray, half: np.ndarray, report: Callable[[str], None]
     ):
         self.rows, self.boosting, self.folds, self.half, self.report = rows, boosting, folds, half, report
-        self.loss, self.one_ensemble = boosting.loss, one_ensemble
+        self.loss = boosting.loss
         self.n_grown = 0  # experts
 
     def risk(self, margins: np.ndarray, rows: Rows | None = None) -> float:
@@ -163,7 +154,7 @@ class ChainGrower:
         if not whole:
             rows, folds, half = rows.take(at), folds[at], half[at]
             boosting = replace(boosting, constant=self._constant(rows))
-        experts = _ExpertStore(rows, folds, one_ensemble=self.one_ensemble)
+        experts = _ExpertStore(rows, folds)
         # 2. orders of buying, cut into stages, and an expert for each stage
         if whole:
             self.report("orders of buying")
@@ -206,13 +197,13 @@ class ChainGrower:
 class _ExpertStore:
     """Experts on some rows, each grown once for its columns and its number of rounds."""
 
-    def __init__(self, rows: Rows, folds: np.ndarray, *, one_ensemble: bool):
-        self._rows, self._folds, self._one_ensemble = rows, folds, one_ensemble
+    def __init__(self, rows: Rows, folds: np.ndarray):
+        self._rows, self._folds = rows, folds
         self._grown: dict[tuple[bytes, int], Expert] = {}
 
     def grow(self, wanted: Sequence[tuple[np.ndarray, Boosting]]) -> None:
         distinct = {self._key(*each): each for each in wanted}
-        found = grow_experts(list(distinct.values()), self._rows, self._folds, one_ensemble=self._one_ensemble)
+        found = grow_experts(list(distinct.values()), self._rows, self._folds)
         self._grown |= dict(zip(distinct, found, strict=True))
 
     def __getitem__(self, wanted: tuple[np.ndarray, Boosting]) -> Expert:

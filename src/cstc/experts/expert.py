@@ -52,13 +52,10 @@ def constant_expert(constant: np.ndarray, n_rows: int) -> Expert:
     return Expert(nothing, np.tile(constant, (n_rows, 1)))
 
 
-def grow_experts(
-    wanted: Sequence[tuple[np.ndarray, Boosting]], rows: Rows, folds: np.ndarray, *, one_ensemble: bool = False
-) -> list[Expert]:
+def grow_experts(wanted: Sequence[tuple[np.ndarray, Boosting]], rows: Rows, folds: np.ndarray) -> list[Expert]:
     """An expert for each (columns, how to boost), all side by side.
 
-    Each is one member without each fold, all with the same number of rounds; with `one_ensemble`, what predicts is one
-    ensemble on all rows with that number of rounds.
+    Each is one member without each fold, all with the same number of rounds.
     """
     n_jobs = wanted[0][1].n_jobs if wanted else None
     binned = side_by_side([partial(_bin, boosting, rows, columns) for columns, boosting in wanted], n_jobs)
@@ -67,7 +64,7 @@ def grow_experts(
     grown = iter(side_by_side(tasks, n_jobs))
     members = [None if data is None else [next(grown) for _ in parts] for data in binned]
     finish = [
-        partial(_finish, boosting, rows, columns, parts, data, boosters, one_ensemble)
+        partial(_finish, boosting, rows, columns, parts, data, boosters)
         for (columns, boosting), data, boosters in zip(wanted, binned, members, strict=True)
     ]
     return side_by_side(finish, n_jobs)
@@ -84,7 +81,6 @@ def _finish(
     parts: list[np.ndarray],
     binned: Binned | None,
     boosters: list[Any] | None,
-    one_ensemble: bool,
 ) -> Expert:
     """What the members say out of fold, and what predicts."""
     if binned is None or boosters is None:
@@ -98,7 +94,7 @@ def _finish(
             # of a class that it never met a member knows nothing: that the others' margins fell is no knowledge
             out = out & np.isin(rows.y, rows.y[~out])
         margins[out] += pool.scores(binned.rows.X[out], tree_weights)
-    if one_ensemble or boosting.costs.evaluation:
+    if boosting.costs.evaluation:
         members = [trees_of(binned.boost_all(rounds), n_outputs, rounds)]
     pool = TreePool.concatenate([pool for pool, _ in members]).on_columns(columns)
     weights = np.concatenate([each for _, each in members]) / len(members)
