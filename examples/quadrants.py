@@ -317,7 +317,7 @@ def draw_distance(found: Found, states: int, path: Path) -> None:
     axes.set(
         xscale="log", ylim=(0, 1.0), xlabel="distance of the means of neighbouring quadrants (their variance is 1)"
     )
-    axes.set_ylabel(f"solved runs of {states}")
+    axes.set_ylabel("share of solved runs")
     axes.set_xticks(distances, [f"{distance:g}" for distance in distances])
     axes.minorticks_off()
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0], ["none", "25%", "50%", "75%", "all"])

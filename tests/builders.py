@@ -63,7 +63,17 @@ def renumbered(rng, shape):
     return TreeShape.from_parents(parents, is_upper), np.array(order)
 
 
+def descendants(shape, node):
+    """The nodes strictly below `node`."""
+    return np.flatnonzero(shape.node_paths[:, node] & (np.arange(shape.n_nodes) != node))
+
+
 # --------------------------------------------------------------------------------- soft problems
+
+
+def traversal(objective, parameters):
+    """Soft traversal probabilities of nodes and terminals."""
+    return objective.shape.traverse_soft(objective.gates(objective.margins(parameters), parameters.thresholds))
 
 
 def random_targets(rng, loss, n):

@@ -349,3 +349,21 @@ def test_arrays_of_one_dimension_get_the_message_of_scikit_learn(by_name, fitted
             model.predict(X[0])
     with pytest.raises(ValueError, match=r"X has 1 dimension\(s\); give a matrix with a row for each input and 3 col"):
         by_name["loaded"].predict(X[0])
+
+
+def test_columns_with_numbers_for_names_keep_their_order():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(60, 3)), columns=[2, 0, 1])
+    model = CSTCRegressor(n_weak_learners=3, random_state=0).fit(table, table[2])
+    model.predict(table)
+    model.predict(table.to_numpy())
+    with pytest.raises(ValueError, match="the model was fitted to '2', '0', '1', in this order"):
+        model.predict(table[[0, 1, 2]])
+
+
+def test_a_loaded_model_takes_prices_as_estimators_do():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    model = CSTCRegressor(n_weak_learners=3, cost_weight=0.0, random_state=0).fit(X, X[:, 0]).model_
+    assert model.with_costs([5, 7]).predict_cost(X).max() == model.with_costs({"x0": 5, "x1": 7}).predict_cost(X).max()
+    with pytest.raises(ValueError, match="costs has 3 entries, X has 2 features"):
+        model.with_costs([1, 2, 3])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
-from builders import PROPERTY, each_shape, random_shape, renumbered, seeds
+from builders import PROPERTY, descendants, each_shape, random_shape, renumbered, seeds
 from cstc.model import TreeShape
 
 
@@ -40,7 +40,7 @@ def test_paths_of_the_papers_figure():
     assert (shape.upper[:3].tolist(), shape.lower[:3].tolist()) == ([1, 3, 5], [2, 4, 6])
     assert shape.is_leaf.tolist() == [False, False, False, True, True, True, True]
     assert shape.depths.tolist() == [0, 1, 1, 2, 2, 2, 2]
-    assert shape.descendants(2).tolist() == [5, 6]
+    assert descendants(shape, 2).tolist() == [5, 6]
 
 
 def test_chain_goes_on_above_and_leaves_below():
@@ -113,7 +113,7 @@ def test_pruning_removes_a_node_and_all_below_it(seed):
     node = int(rng.integers(1, shape.n_nodes))
     kept = shape.kept_after(node)
     smaller = shape.prune(node)
-    assert set(range(shape.n_nodes)) - set(kept) == {node, *shape.descendants(node)}
+    assert set(range(shape.n_nodes)) - set(kept) == {node, *descendants(shape, node)}
     # each remaining node is reached as before; what lay below the removed node ends in one terminal of its parent
     gates = random_gates(rng, shape)
     nodes, _ = shape.traverse_soft(gates)
@@ -137,7 +137,7 @@ def test_a_node_left_out_alone_is_replaced_by_its_child(seed, upward):
         return
     node = int(rng.choice(inner))
     other = int((shape.lower if upward else shape.upper)[node])
-    kept = np.setdiff1d(np.arange(shape.n_nodes), [node] if other < 0 else [node, other, *shape.descendants(other)])
+    kept = np.setdiff1d(np.arange(shape.n_nodes), [node] if other < 0 else [node, other, *descendants(shape, other)])
     gates = random_gates(rng, shape)
     smaller = shape.keep(kept).traverse_soft(gates[:, kept])[0]
     gates[:, node] = float(upward)

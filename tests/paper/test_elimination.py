@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
-from builders import LOSSES, PROPERTY, case_by_hand, hard_reach, random_case, seeds, two_leaves, with_rows
+from builders import LOSSES, PROPERTY, case_by_hand, descendants, hard_reach, random_case, seeds, two_leaves, with_rows
 from cstc.paper.elimination import drop_idle_gates, eliminate, sets_by_item
 from cstc.paper.hard_tree import HardTree
 
@@ -21,7 +21,7 @@ def moves(tree, rows, sets):
     everything = set(range(tree.shape.n_nodes))
     for columns in sets:
         for top in everything:
-            subtree = {top, *map(int, tree.shape.descendants(top))}
+            subtree = {top, *map(int, descendants(tree.shape, top))}
             for scope in ({top}, subtree, everything - subtree):
                 route, predict = tree.route_weights.copy(), tree.predict_weights.copy()
                 thresholds, intercepts = tree.thresholds.copy(), tree.predict_intercepts.copy()

@@ -7,6 +7,7 @@ import reference
 from builders import (
     LOSSES,
     SHAPES,
+    descendants,
     each_loss,
     each_shape,
     random_costs,
@@ -93,7 +94,7 @@ def test_without_a_node_its_parent_predicts(shape, node):
     passed = shape.paths[tree.terminals(rows.phi)][:, node]
     parent = shape.parents[node]
     by_parent = rows.phi @ tree.predict_weights[:, parent] + tree.predict_intercepts[parent]
-    assert smaller.shape.n_nodes == shape.n_nodes - 1 - len(shape.descendants(node))
+    assert smaller.shape.n_nodes == shape.n_nodes - 1 - len(descendants(shape, node))
     assert not smaller.route_weights[:, smaller.shape.is_leaf].any()
     expected = np.where(passed[:, None], by_parent, tree.margins(rows.phi))
     np.testing.assert_allclose(smaller.margins(rows.phi), expected, rtol=1e-12)

@@ -211,7 +211,8 @@ def noise(rows):
 
 
 def in_user_units(columns, rows):
-    return replace(rows, y=columns.units.margins(rows.y)) if not columns.loss.has_classes else rows
+    y = columns.units.offset + columns.units.scale * rows.y
+    return rows if columns.loss.has_classes else replace(rows, y=y)
 
 
 def error_after_each_removal(columns, model):
@@ -220,7 +221,7 @@ def error_after_each_removal(columns, model):
         model.shape, model.route_weights, model.thresholds, model.predict_weights, model.predict_intercepts
     )
     rows, phi = columns.validation.rows, model.pool.transform(columns.validation.rows.X)
-    y = columns.units.margins(rows.y) if not columns.loss.has_classes else rows.y
+    y = columns.units.offset + columns.units.scale * rows.y if not columns.loss.has_classes else rows.y
     candidates = [tree, *(tree.without(node) for node in range(1, tree.shape.n_nodes))]
     return [columns.loss.risk(candidate.margins(phi), y, rows.weights) for candidate in candidates]
 
@@ -327,7 +328,7 @@ def test_a_ranking_is_pruned_by_its_own_metric():
     tree = HardTree(
         model.shape, model.route_weights, model.thresholds, model.predict_weights, model.predict_intercepts
     )
-    phi, y = model.pool.transform(rows.X), columns.units.margins(rows.y)
+    phi, y = model.pool.transform(rows.X), columns.units.offset + columns.units.scale * rows.y
     scores = [
         reference.ndcg(np.round(y, 6), candidate.margins(phi)[:, 0], rows.qid)
         for candidate in [tree, *(tree.without(node) for node in range(1, tree.shape.n_nodes))]
@@ -357,3 +358,9 @@ def test_the_papers_procedure_solves_the_papers_experiment(state):
     right = [model for model in models if np.mean((model.predict(new) - truth) ** 2) < 0.01]
     cheapest = min(right, key=lambda model: model.predict_cost(new).mean())
     np.testing.assert_array_equal(cheapest.predict_cost(new), 12.0)
+
+
+@pytest.mark.parametrize("method", [Paper, Exact])
+def test_a_tree_far_too_large_is_refused_before_it_is_built(method):
+    with pytest.raises(ValueError, match="training rows are fewer than the 1073741823 nodes of the tree"):
+        method(depth=30, max_nodes=None).train(problem_of(weak_learners="identity", n=60))

@@ -20,6 +20,7 @@ from builders import (
     random_prior,
     random_shape,
     seeds,
+    traversal,
 )
 from cstc.paper.objective import DenseDesign, NodeParameters
 from cstc.paper.solver import node_problem
@@ -142,7 +143,7 @@ def test_margins_and_traversal_equal_the_reference(shape, loss, dtype, tolerance
     np.testing.assert_allclose(objective.margins(parameters), margins, rtol=tolerance, atol=tolerance)
     gates = [reference.row_gates(row, shape, parameters, objective.gate_slope) for row in phi]
     expected = [reference.soft_traversal(shape, row) for row in gates]
-    nodes, terminals = objective.traversal(parameters)
+    nodes, terminals = traversal(objective, parameters)
     np.testing.assert_allclose(nodes, [row[0] for row in expected], rtol=tolerance, atol=tolerance)
     np.testing.assert_allclose(terminals, [row[1] for row in expected], rtol=tolerance, atol=tolerance)
 
@@ -190,7 +191,7 @@ def test_a_node_alone_costs_what_it_adds_to_its_ancestors(shape, loss):
     other = random_parameters(np.random.default_rng(9), objective)
     after = NodeParameters(parameters.weights.copy(), parameters.intercepts.copy(), parameters.thresholds)
     after.weights[:, node], after.intercepts[node] = other.weights[:, node], other.intercepts[node]
-    row_weights = objective.row_weights * objective.traversal(parameters)[0][:, node]
+    row_weights = objective.row_weights * traversal(objective, parameters)[0][:, node]
     alone = node_problem(objective, parameters, node, row_weights)
     whole = slow_loss(objective, after) - slow_loss(objective, parameters)
     single = alone.value(after.keep([node])) - alone.value(parameters.keep([node]))

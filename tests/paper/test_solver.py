@@ -3,7 +3,17 @@
 import numpy as np
 import pytest
 
-from builders import LOSSES, SHAPES, changed, each_loss, random_objective, random_parameters, random_prior
+from builders import (
+    LOSSES,
+    SHAPES,
+    changed,
+    descendants,
+    each_loss,
+    random_objective,
+    random_parameters,
+    random_prior,
+    traversal,
+)
 from cstc.model import TreeShape
 from cstc.paper.objective import DenseDesign, NodeParameters, Penalty, TreeObjective
 from cstc.paper.solver import SOLVERS, initialise, solve
@@ -187,7 +197,7 @@ def test_every_node_starts_optimal_as_a_leaf(name, loss, solver):
     parameters = tight_start(objective, solver)
     shape = objective.shape
     for node in range(shape.n_nodes):
-        kept = np.setdiff1d(np.arange(shape.n_nodes), shape.descendants(node))
+        kept = np.setdiff1d(np.arange(shape.n_nodes), descendants(shape, node))
         here = list(kept).index(node)
         cut, alone = changed(objective, shape=shape.keep(kept)), parameters.keep(kept)
         assert cut.shape.is_leaf[here]
@@ -204,7 +214,7 @@ def test_thresholds_start_at_the_mean_margin_of_the_rows_that_arrive(loss):
     objective, _ = build(SHAPES["full of depth 2"], loss, gate_slope=3.0, cost_weight=0.02)
     parameters = initialise(objective)
     margins = objective.margins(parameters)[:, :, -1]
-    reached = objective.row_weights[:, None] * objective.traversal(parameters)[0]
+    reached = objective.row_weights[:, None] * traversal(objective, parameters)[0]
     for node in np.flatnonzero(~objective.shape.is_leaf):
         assert parameters.thresholds[node] == pytest.approx(np.average(margins[:, node], weights=reached[:, node]))
 
@@ -215,7 +225,7 @@ def test_thresholds_may_start_at_the_median_instead(loss):
     objective, _ = build(SHAPES["full of depth 2"], loss, gate_slope=3.0, cost_weight=0.02)
     parameters = initialise(objective, threshold="median")
     margins = objective.margins(parameters)[:, :, -1]
-    reached = objective.row_weights[:, None] * objective.traversal(parameters)[0]
+    reached = objective.row_weights[:, None] * traversal(objective, parameters)[0]
     for node in np.flatnonzero(~objective.shape.is_leaf):
         apart = margins[:, node] - parameters.thresholds[node]
         for side in (apart < -1e-12, apart > 1e-12):
@@ -249,6 +259,6 @@ def test_a_node_that_nothing_reaches_starts_like_its_parent():
     parameters = tight_start(objective)
     assert parameters.weights[0, 0, 0] != 0
     starved = 2 if parameters.weights[0, 0, 0] > 0 else 1
-    assert objective.traversal(parameters)[0][0, starved] == 0
+    assert traversal(objective, parameters)[0][0, starved] == 0
     np.testing.assert_array_equal(parameters.weights[:, starved], 0)
     np.testing.assert_array_equal(parameters.intercepts[starved], parameters.intercepts[0])

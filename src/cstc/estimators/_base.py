@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
 )
 
 from ..boosting import Boosting
-from ..costs import ResolvedCosts, as_cost_model, is_number
+from ..costs import ResolvedCosts, as_cost_model, is_number, shorten
 from ..losses import Loss
 from ..method import CandidateRow, Method, Problem, Trained
 from ..model import FittedTree, Schema
@@ -249,6 +249,12 @@ class CSTCBase(BaseEstimator):
             return validate_data(self, X, reset=reset, **checks)
         # a table's names are checked on the table, its numbers on the encoded matrix
         _check_feature_names(self, X, reset=reset)
+        own, found = self._column_numbers, _column_numbers(X)
+        if own is not None and found is not None and found != own:  # scikit-learn looks at names that are text only
+            raise ValueError(
+                f"X has the columns {shorten(map(str, found))}; the model was fitted to {shorten(map(str, own))}, "
+                "in this order"
+            )
         matrix = check_array(encode(X, self._categories), estimator=self, input_name="X", **checks)
         _check_n_features(self, matrix, reset=reset)
         return matrix

@@ -183,7 +183,7 @@ def _chain_candidates(family: Family, cost_weight: float) -> tuple[list[Candidat
             name=f"chain, {chain.name}",
             loss=policy.mean_value,
             cost=policy.mean_cost,
-            why_not="" if number == best else "no better than the other order",
+            why_not="" if number == best else "no better than the other order, before shifts",
             grown=(chain.experts, policy),
             history=policy.loss_history,
         )

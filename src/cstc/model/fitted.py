@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ..costs import ResolvedCosts, counted, span
+from ..costs import ResolvedCosts, as_cost_model, counted, span
 from . import native
 from .links import probabilities
 from .pool import TreePool, add_in_order, unpack_items
@@ -276,8 +276,11 @@ class FittedTree:
             bits[at] = np.bitwise_or.reduce(self._position_bits[run.leaves[np.ix_(at, learners)]], axis=1)
         return unpack_items(bits, self.costs.n_items)
 
-    def with_costs(self, costs: ResolvedCosts) -> FittedTree:
-        """The same model under other prices."""
+    def with_costs(self, costs: Any) -> FittedTree:
+        """The same model under other prices: whatever the parameter `costs` of an estimator takes."""
+        if not isinstance(costs, ResolvedCosts):
+            names = self.schema.feature_names
+            costs = as_cost_model(costs, len(names)).resolve(names)
         return replace(self, costs=costs)
 
     def save(self, path: str | PathLike[str]) -> None:

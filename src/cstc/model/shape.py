@@ -127,10 +127,6 @@ class TreeShape:
         """Level of each node; the root is at 0."""
         return self.node_paths.sum(axis=1) - 1
 
-    def descendants(self, node: int) -> np.ndarray:
-        """The nodes strictly below `node`."""
-        return np.flatnonzero(self.node_paths[:, node] & (np.arange(self.n_nodes) != node))
-
     def traverse_soft(self, gates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Traversal probabilities of nodes and terminals from the gates ``sigmoid(margin - theta)``.
 

@@ -259,10 +259,6 @@ class TreeObjective:
         """``S``: the probability that a row goes from a node to its upper child."""
         return expit(self.gate_slope * (margins[:, :, -1] - thresholds))
 
-    def traversal(self, parameters: NodeParameters) -> tuple[np.ndarray, np.ndarray]:
-        """Soft traversal probabilities of nodes and terminals."""
-        return self.shape.traverse_soft(self.gates(self.margins(parameters), parameters.thresholds))
-
     def value(self, parameters: NodeParameters, auxiliaries: Auxiliaries | None = None) -> float:
         """The loss."""
         return self.value_and_gradient(parameters, auxiliaries)[0]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_consistent_length
 
-from ..model import FittedTree
+from ..model import FittedTree, probabilities
 from ._drawing import COLOURS, EDGE, INK, as_number, as_percent, children, connect, layout, plain, pyplot, quiet, write
 from ._flow import checked, ended
 
@@ -272,7 +272,9 @@ def _node_predictions(model: FittedTree, X: np.ndarray) -> tuple[np.ndarray, np.
     by_feature = np.zeros((X.shape[1], model.shape.n_nodes))
     np.add.at(by_feature, model.pool.linear_feature[root], model.pool.value[root][:, None] * weights)
     margins = X @ by_feature + intercepts
-    return by_feature, 1.0 / (1.0 + np.exp(-margins)) if model.link == "logistic" else margins
+    if model.link == "logistic":
+        margins = probabilities(margins.reshape(-1, 1), model.link)[:, 1].reshape(margins.shape)
+    return by_feature, margins
 
 
 def _price_colour(prices: np.ndarray, price: float) -> Any:
