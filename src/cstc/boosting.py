@@ -118,7 +118,9 @@ class Boosting:
         }
         return found | ({"num_class": len(self.constant)} if len(self.constant) > 1 else {})
 
-    def dataset(self, rows: Rows, reference: lightgbm.Dataset | None = None, **parameters: Any) -> lightgbm.Dataset:
+    def dataset(
+        self, rows: Rows, reference: lightgbm.Dataset | None = None, parameters: dict[str, Any] | None = None
+    ) -> lightgbm.Dataset:
         """Rows as LightGBM takes them."""
         return lightgbm.Dataset(
             rows.X,
@@ -129,7 +131,7 @@ class Boosting:
             init_score=np.repeat(self.constant, len(rows)),
             reference=reference,
             categorical_feature=list(self.categorical),
-            params=self.parameters(len(rows)) | parameters,
+            params=self.parameters(len(rows)) | (parameters or {}),
             free_raw_data=True,
         )
 
@@ -142,7 +144,7 @@ class Binned:
 
     def __init__(self, boosting: Boosting, rows: Rows):
         self.boosting, self.rows = boosting, rows
-        self._bins = boosting.dataset(rows, **SHARED_BINS).construct() if len(rows) >= MANY_ROWS else None
+        self._bins = boosting.dataset(rows, parameters=SHARED_BINS).construct() if len(rows) >= MANY_ROWS else None
 
     def boost_all(self, n_rounds: int) -> lightgbm.Booster:
         """One ensemble on all rows."""
@@ -215,12 +217,12 @@ def _train(
 ) -> lightgbm.Booster:
     """Boost, stopped early on `judges`."""
     found: list[Any] = [_stop_if_asked, *callbacks]
-    stops = judges is not None and boosting.early_stopping
-    if stops:
-        found.append(lightgbm.early_stopping(boosting.early_stopping, verbose=False))
+    judged = [judges] if judges is not None and boosting.early_stopping else []
+    if judged:
+        found.append(lightgbm.early_stopping(boosting.early_stopping or 1, verbose=False))
     # kept in training: LightGBM would cut off all rounds after the best, and `boost_folds` may need them
     return lightgbm.train(
-        parameters, train, n_rounds, valid_sets=[judges] if stops else [], callbacks=found, keep_training_booster=True
+        parameters, train, n_rounds, valid_sets=judged, callbacks=found, keep_training_booster=True
     )
 
 
@@ -280,7 +282,8 @@ def boost_while_prices_fall(
     # LightGBM cannot change parameters of a booster without a single usable feature: let it leave out none
     bins = {"feature_pre_filter": False, "min_data_in_bin": 1}
     falling = lightgbm.reset_parameter(cegb_tradeoff=list(map(float, levels)))
-    return _train(boosting, parameters | bins, boosting.dataset(rows, **bins), len(levels), callbacks=[falling])
+    train = boosting.dataset(rows, parameters=bins)
+    return _train(boosting, parameters | bins, train, len(levels), callbacks=[falling])
 
 
 class GainRegression:
@@ -353,7 +356,7 @@ def flatten_booster(
     n = int(starts[-1])
 
     def at_splits(values: Any, elsewhere: Any, dtype: type) -> np.ndarray:
-        found = np.full(n, elsewhere, dtype=dtype)
+        found: np.ndarray = np.full(n, elsewhere, dtype=dtype)
         found[splits] = values
         return found
 

@@ -6,10 +6,10 @@ import sys
 
 import numpy as np
 import pytest
-from builders import N_FEATURES, PROPERTY, SHAPES, random_model, random_pool, random_shape, random_table, seeds
 from hypothesis import given
 
 import cstc.model.native as native
+from builders import N_FEATURES, PROPERTY, SHAPES, random_model, random_pool, random_shape, random_table, seeds
 from cstc.model import TreePool
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the compiled walk was not built")
@@ -35,10 +35,11 @@ def same(compiled, plain):
 @PROPERTY
 @given(seeds)
 def test_every_bit_is_the_same(seed):
-    """NaN, categories, zero as missing, linear leaves, several outputs, more than 64 items, blocks that are not full."""
+    """NaN, categories, zero as missing, linear leaves, several outputs, more than 64 items, blocks not full."""
     rng = np.random.default_rng(seed)
     n_items = int(rng.choice([3, 64, 65, 200]))
-    model = random_model(rng, random_shape(rng), int(rng.integers(1, 4)), n_trees=int(rng.integers(1, 30)), n_items=n_items)
+    n_outputs, n_trees = int(rng.integers(1, 4)), int(rng.integers(1, 30))
+    model = random_model(rng, random_shape(rng), n_outputs, n_trees=n_trees, n_items=n_items)
     same(*walks(model, random_table(rng, int(rng.choice([0, 1, 3, 128, 129, 500])))))
 
 
@@ -68,7 +69,9 @@ def test_an_error_in_a_thread_reaches_the_caller(monkeypatch):
         native._in_threads(part, n)
 
 
-@pytest.mark.parametrize("change", [np.asfortranarray, lambda X: X.astype(np.float32), lambda X: X[::2], lambda X: X[:, ::-1]])
+@pytest.mark.parametrize(
+    "change", [np.asfortranarray, lambda X: X.astype(np.float32), lambda X: X[::2], lambda X: X[:, ::-1]]
+)
 def test_rows_of_any_layout(change):
     rng = np.random.default_rng(0)
     model, X = random_model(rng, SHAPES["one-sided"], n_trees=20), change(random_table(rng, 300))

@@ -51,11 +51,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Walked:
-    """Where rows ended, with which margins, and what their branches buy (None if that was not asked for)."""
+    """Where rows ended, with which margins, and what their branches buy (no column if nobody asked)."""
 
     margins: np.ndarray  # (n, n_outputs)
     terminals: np.ndarray  # (n,)
-    items: np.ndarray | None  # bool (n, n_items)
+    items: np.ndarray  # bool (n, n_items)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,15 +201,16 @@ class FittedTree:
 
     def walk(self, X: np.ndarray, *, items: bool = False) -> Walked:
         """Where the rows of a matrix end, with which margins, and, if asked for, what their branches buy."""
+        n_items = self.costs.n_items if items else 0
         if native.available():
             bits = self._position_bits if items else None
-            margins, terminals, bought = native.walk(X=X, bits=bits, **self._packed)
-            return Walked(margins, terminals, unpack_items(bought, self.costs.n_items) if items else None)
+            margins, terminals, words = native.walk(X=X, bits=bits, **self._packed)
+            return Walked(margins, terminals, unpack_items(words, n_items))
         margins, terminals = np.empty((len(X), self.n_outputs)), np.empty(len(X), dtype=np.int32)
-        bought = np.zeros((len(X), self.costs.n_items), dtype=bool) if items else None
+        bought = np.zeros((len(X), n_items), dtype=bool)
         for run in self.runs(X):
             margins[run.rows], terminals[run.rows] = run.margins, run.terminals
-            if bought is not None:
+            if items:
                 bought[run.rows] = self._items_of(run)
         return Walked(margins, terminals, bought)
 

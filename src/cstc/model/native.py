@@ -24,7 +24,7 @@ __all__ = ["Packed", "Sums", "available", "usable_cores", "walk"]
 _native: Any = None
 if os.environ.get("CSTC_NATIVE", "1") != "0":
     try:
-        from .. import _native  # type: ignore[attr-defined,no-redef]
+        from .. import _native  # type: ignore[no-redef]
     except ImportError:  # no compiler when it was installed
         _native = None
 
