@@ -31,6 +31,7 @@ import numpy as np
 
 from .costs import ResolvedCosts
 from .losses import Loss
+from .matrix import columns_at
 from .model import TreePool
 from .parallel import side_by_side, stop_if_asked
 from .rows import Rows
@@ -145,6 +146,8 @@ class Binned:
     def __init__(self, boosting: Boosting, rows: Rows):
         self.boosting, self.rows = boosting, rows
         self._bins = boosting.dataset(rows, parameters=SHARED_BINS).construct() if len(rows) >= MANY_ROWS else None
+        if self._bins is not None:
+            self.rows = replace(rows, X=None)  # the bins hold all that is needed, and every stage would keep its copy
 
     def boost_all(self, n_rounds: int) -> lightgbm.Booster:
         """One ensemble on all rows."""
@@ -308,12 +311,12 @@ class GainRegression:
             "num_threads": 1,
         }
         self._binned = lightgbm.Dataset(
-            rows.X[:, columns],
+            columns_at(rows.X, columns),
             np.zeros(len(rows)),
             weight=rows.weights,
             categorical_feature=_among(boosting.categorical, columns),
             params=self._parameters,
-            free_raw_data=False,
+            free_raw_data=True,
         ).construct()
 
     def fit(self, target: np.ndarray) -> lightgbm.Booster:

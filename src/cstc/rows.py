@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from .losses import Loss
+from .matrix import columns_at
 from .tables import take_rows
 
 __all__ = ["Parts", "Rows", "Units", "check_queries", "folds_of", "hold_out", "part"]
@@ -20,8 +21,8 @@ class Rows:
 
     Attributes
     ----------
-    X : ndarray of shape (n, n_features)
-        Numbers only, categories as codes; or a table, while rows are still as the user gave them.
+    X : ndarray or sparse matrix of shape (n, n_features)
+        Numbers only, categories as codes (`matrix`); or a table, while rows are still as the user gave them.
     y : ndarray of shape (n,)
         Values, grades, or numbers of classes.
     weights : ndarray of shape (n,) or None
@@ -44,7 +45,7 @@ class Rows:
 
     def on(self, columns: np.ndarray) -> Rows:
         """The same rows with some of their columns."""
-        return self if len(columns) == self.X.shape[1] else replace(self, X=self.X[:, columns])
+        return self if len(columns) == self.X.shape[1] else replace(self, X=columns_at(self.X, columns))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import numpy as np
 from narwhals.exceptions import DuplicateError
 from sklearn.utils import _safe_indexing
 
+from .matrix import is_sparse, rows_at
 from .model.schema import columns_of, is_missing
 
 __all__ = ["categories_of", "is_frame", "take_rows"]
@@ -50,4 +51,6 @@ def take_rows(X: Any, at: np.ndarray) -> Any:
     """The rows of the given numbers, of a matrix or of a table."""
     if isinstance(X, np.ndarray):
         return X[at]
+    if is_sparse(X):
+        return rows_at(X.tocsr(), at)
     return nw.from_native(X, eager_only=True)[at].to_native() if is_frame(X) else _safe_indexing(X, at)

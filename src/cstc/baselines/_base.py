@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_n_features, check_is_fitted
 from ..estimators._base import CSTCBase
 from ..estimators._parameters import check_parameters
 from ..frontier._parts import part_rows, with_checked_weights
+from ..matrix import is_sparse
 from ..metrics import ndcg
 from ..model import FittedTree
 from ..rows import Rows, check_queries
@@ -108,7 +109,7 @@ class Baseline(BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or table of shape (n, n_features)
+        X : array-like, sparse matrix or table of shape (n, n_features)
         y : array-like of shape (n,)
         qid : array-like of shape (n,)
             The query of each row, for ranking.
@@ -242,7 +243,8 @@ class Baseline(BaseEstimator):
 
     def _check_X(self, X, *, reset=False) -> np.ndarray:
         check_is_fitted(self)
-        if isinstance(X, np.ndarray) and X.ndim == 2:  # here and not by the face, so that the error names this class
+        # here and not by the face, so that the error names this class
+        if (isinstance(X, np.ndarray) or is_sparse(X)) and len(X.shape) == 2:
             _check_n_features(self, X, reset=False)
         return self._face._check_X(X, reset=False)
 
@@ -250,7 +252,7 @@ class Baseline(BaseEstimator):
         return self._face._check_y(y, reset=False)
 
     def _queries(self, qid, X) -> np.ndarray | None:
-        return None if qid is None else check_queries(qid, np.ones(len(X)), "qid")
+        return None if qid is None else check_queries(qid, np.ones(X.shape[0]), "qid")
 
     def _margins(self, X: np.ndarray, qid: np.ndarray | None) -> np.ndarray:
         return self.model_.decision_function(X)[:, 0]
@@ -308,4 +310,5 @@ class Baseline(BaseEstimator):
         tags.estimator_type = {"regression": "regressor", "classification": "classifier"}.get(self.task)
         tags.target_tags.required = True
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = getattr(self, "weak_learners", "boosted") == "boosted"
         return tags

@@ -49,8 +49,8 @@ def boost(
     return pool.subset(np.flatnonzero(is_tree[:rounds]))
 
 
-def sums_of_trees(pool: TreePool, X: np.ndarray) -> np.ndarray:
+def sums_of_trees(pool: TreePool, X: Any) -> np.ndarray:
     """Shape (n, n_trees + 1): the sum of the first t trees at every row, from none to all."""
-    sums = np.zeros((len(X), pool.n_learners + 1))
+    sums = np.zeros((X.shape[0], pool.n_learners + 1))
     np.cumsum(pool.transform(X), axis=1, out=sums[:, 1:])
     return sums

@@ -7,6 +7,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
+from ..matrix import rows_at
 from ..model import FittedTree, TreePool
 from ._base import COMMON, Baseline
 from ._boosting import boost
@@ -129,7 +130,8 @@ class EarlyExit(Baseline):
     def _leave(self, X: np.ndarray, qid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The stage after which each document leaves, and its score then."""
         last = len(self._cuts) - 1
-        stage, score, here = np.full(len(X), last), np.zeros(len(X)), np.arange(len(X))
+        n = X.shape[0]
+        stage, score, here = np.full(n, last), np.zeros(n), np.arange(n)
         partial = self._partial_scores(X)
         for number in range(last + 1):
             score[here] = partial[here, number]
@@ -144,7 +146,7 @@ class EarlyExit(Baseline):
     def _partial_scores(self, X: np.ndarray) -> np.ndarray:
         """Shape (n, n_checkpoints): the score of every document at every checkpoint, had it stayed until then."""
         model = self.model_
-        sums = np.zeros((len(X), model.pool.n_learners + 1))
+        sums = np.zeros((X.shape[0], model.pool.n_learners + 1))
         np.cumsum(model.pool.transform(X) * model.predict_weights[:, 0, 0], axis=1, out=sums[:, 1:])
         return sums[:, self._cuts] + model.predict_intercepts[0, 0]
 
@@ -154,10 +156,10 @@ class EarlyExit(Baseline):
 
     def _cost(self, X, counting, qid):
         stage, _ = self._leave(X, qid)
-        cost = np.zeros(len(X))
+        cost = np.zeros(X.shape[0])
         for number, model in enumerate(self._stages):
             at = np.flatnonzero(stage == number)
-            cost[at] = model.predict_cost(X[at], counting)
+            cost[at] = model.predict_cost(rows_at(X, at), counting)
         return cost
 
 

@@ -8,6 +8,7 @@ import warnings
 from numbers import Integral
 
 import numpy as np
+from scipy.sparse import csr_matrix
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -24,6 +25,7 @@ from sklearn.utils.validation import (
 from ..boosting import Boosting
 from ..costs import ResolvedCosts, as_cost_model, is_number, shorten
 from ..losses import Loss
+from ..matrix import column_at, is_sparse, missing_columns, rows_at, to_csr
 from ..method import CandidateRow, Method, Problem, Trained
 from ..model import FittedTree, Schema
 from ..model.file import save
@@ -164,7 +166,7 @@ class CSTCBase(BaseEstimator):
         )
 
     def _schema(self, rows: Rows) -> Schema:
-        may_miss = np.isnan(rows.X).any(axis=0)
+        may_miss = missing_columns(rows.X)
         return Schema(self._feature_names(), dict(self._categories), may_miss, getattr(self, "classes_", None))
 
     def _mean_cost(self, rows: Rows) -> float:
@@ -172,7 +174,7 @@ class CSTCBase(BaseEstimator):
         weights = rows.weights / self._class_weights(rows.y)
         at = np.flatnonzero(weights)
         at = at[np.linspace(0, len(at) - 1, min(len(at), MEAN_COST_ROWS)).round().astype(int)]
-        return float(np.average(self.model_.predict_cost(rows.X[at]), weights=weights[at]))
+        return float(np.average(self.model_.predict_cost(rows_at(rows.X, at)), weights=weights[at]))
 
     def _take(self, trained: Trained) -> None:
         self.model_: FittedTree = trained.model
@@ -241,10 +243,17 @@ class CSTCBase(BaseEstimator):
             self._categories = categories_of(X)
             self._column_numbers = _column_numbers(X)
         checks = {
-            "dtype": np.float64,
+            "dtype": [np.float64, np.float32],  # single precision stays as it is; all else becomes double precision
             "ensure_all_finite": "allow-nan" if self.weak_learners == "boosted" else True,
             "ensure_min_samples": 2 if reset else 1,
         }
+        if is_sparse(X):
+            if self.weak_learners != "boosted":
+                raise ValueError(
+                    f"X is a sparse matrix, and weak_learners={self.weak_learners!r} needs a dense one; "
+                    "give X.toarray(), or weak_learners='boosted'"
+                )
+            return csr_matrix(validate_data(self, to_csr(X), reset=reset, accept_sparse="csr", **checks))
         if not is_frame(X):
             return validate_data(self, X, reset=reset, **checks)
         # a table's names are checked on the table, its numbers on the encoded matrix
@@ -295,10 +304,11 @@ class CSTCBase(BaseEstimator):
             )
         return tuple(sorted(columns))
 
-    def _check_codes(self, X: np.ndarray, names: list[str], columns: tuple[int, ...]) -> None:
+    def _check_codes(self, X, names: list[str], columns: tuple[int, ...]) -> None:
         """A split has a place for every code up to the largest; LightGBM would take negative ones as missing."""
         for column in columns:
-            codes = X[~np.isnan(X[:, column]), column]
+            codes = column_at(X, column)
+            codes = codes[~np.isnan(codes)]
             bad = codes[(codes < 0) | (codes > MOST_CATEGORIES) | (codes != np.round(codes))]
             if len(bad):
                 raise ValueError(
@@ -322,7 +332,7 @@ class CSTCBase(BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or table of shape (n, n_features)
+        X : array-like, sparse matrix or table of shape (n, n_features)
         counting : {"branch", "learner"}, default="branch"
             "branch": the items on the branches that the row takes, what serving really pays.
             "learner": the paper's, all items of every used weak learner.
@@ -378,6 +388,7 @@ class CSTCBase(BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.weak_learners == "boosted"
+        tags.input_tags.sparse = self.weak_learners == "boosted"
         return tags
 
 

@@ -79,7 +79,7 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
 
         Parameters
         ----------
-        X : array-like or table of shape (n, n_features)
+        X : array-like, sparse matrix or table of shape (n, n_features)
         y : array-like of shape (n,)
             Two or more classes.
         X_val, y_val : like X and y, optional

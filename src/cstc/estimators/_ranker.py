@@ -42,7 +42,7 @@ class CSTCRanker(CSTCBase):
 
         Parameters
         ----------
-        X : array-like or table of shape (n, n_features)
+        X : array-like, sparse matrix or table of shape (n, n_features)
         y : array-like of shape (n,)
             Grades, 0 or more; 0 is not relevant.
         qid : array-like of shape (n,)

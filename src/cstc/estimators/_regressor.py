@@ -39,7 +39,7 @@ class CSTCRegressor(RegressorMixin, CSTCBase):
 
         Parameters
         ----------
-        X : array-like or table of shape (n, n_features)
+        X : array-like, sparse matrix or table of shape (n, n_features)
         y : array-like of shape (n,)
         X_val, y_val : like X and y, optional
             Validation data, which `Paper` and `Exact` prune by; they hold out a part of X otherwise.  `Experts`, the

@@ -17,6 +17,7 @@ import numpy as np
 from sklearn.tree import DecisionTreeRegressor
 
 from ..costs import ResolvedCosts
+from ..matrix import columns_at, is_sparse, missing_columns
 from ..model import TreePool
 from .chain import Chain, ChainGrower, Chains
 from .expert import Expert
@@ -68,10 +69,10 @@ class Partition:
                 found.append(-1 - at)
         return found
 
-    def groups(self, X: np.ndarray) -> np.ndarray:
+    def groups(self, X: Any) -> np.ndarray:
         """The group of each row."""
         above = self.splits.transform(X) > 0
-        at = np.zeros(len(X), dtype=int)
+        at = np.zeros(len(above), dtype=int)
         while (at >= 0).any():
             inside = np.flatnonzero(at >= 0)
             split = at[inside]
@@ -80,7 +81,7 @@ class Partition:
 
 
 def part(
-    X: np.ndarray, weights: np.ndarray, bought: Sequence[np.ndarray], costs: ResolvedCosts, columns: np.ndarray
+    X: Any, weights: np.ndarray, bought: Sequence[np.ndarray], costs: ResolvedCosts, columns: np.ndarray
 ) -> Partition | None:
     """The partition that wastes least, the price of its own features included; None if it would not save much.
 
@@ -91,11 +92,13 @@ def part(
     waste = needs.wasted()
     targets = np.argsort(-waste, kind="stable")[: MOST_TARGETS * len(bought)]
     targets = targets[waste[targets] > 1e-9 * needs.bill]  # not only rounding
-    least = max(LEAST_ROWS, int(LEAST_SHARE * len(X)))
-    if not len(targets) or len(X) < 2 * least:
+    n = X.shape[0]
+    least = max(LEAST_ROWS, int(LEAST_SHARE * n))
+    if not len(targets) or n < 2 * least:
         return None
     money = needs.bought[:, targets] * np.sqrt(needs.prices[targets])
-    largest = float(np.finfo(np.float32).max)  # of the numbers that scikit-learn's trees take
+    if is_sparse(X):  # scikit-learn's trees take no missing values of a sparse matrix
+        columns = columns[~missing_columns(X)[columns]]
     best, least_waste = None, WORTHWHILE * float(waste.sum())
     for cheap in CHEAP:
         told_by = columns[costs.feature_prices[columns] <= cheap * needs.bill]
@@ -107,7 +110,7 @@ def part(
             min_weight_fraction_leaf=LEAST_SHARE / 2,
             random_state=0,
         )
-        tree.fit(np.clip(X[:, told_by], -largest, largest), money, needs.weights)
+        tree.fit(_in_single_precision(X, told_by), money, needs.weights)
         if tree.tree_.node_count == 1:
             continue
         found = _as_partition(tree.tree_, told_by)
@@ -118,6 +121,19 @@ def part(
         if left < least_waste:
             best, least_waste = found, left
     return best
+
+
+def _in_single_precision(X: Any, columns: np.ndarray) -> Any:
+    """Some columns as scikit-learn's trees take them; what single precision cannot hold becomes its largest number."""
+    largest = np.finfo(np.float32).max
+    if is_sparse(X):
+        found = columns_at(X, columns).tocsc(copy=True)
+        found.data = np.clip(found.data, -largest, largest).astype(np.float32)
+        return found
+    single = np.empty((len(X), len(columns)), dtype=np.float32, order="F")
+    for place, column in enumerate(columns):  # one by one: nothing of X is copied in double precision
+        single[:, place] = np.clip(X[:, column], -largest, largest)
+    return single
 
 
 class _Needs:

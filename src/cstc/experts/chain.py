@@ -14,6 +14,7 @@ import numpy as np
 
 from ..boosting import GATE_ROUNDS, Boosting, GainRegression
 from ..costs import ResolvedCosts
+from ..matrix import cells_at
 from ..rows import Rows
 from .expectation import Expectation, calibrated
 from .expert import Expert, constant_expert, grow_experts
@@ -93,9 +94,10 @@ class Chain:
         key = stage, half
         if key not in self._regressions:
             at = self.halves[half]
-            rows = Rows(self.rows.X[at], self.rows.y[at], self.weights[at])
             columns = self.stages[stage].columns
-            self._regressions[key] = GainRegression(self.boosting, rows, columns, len(self.rows))
+            rows = Rows(cells_at(self.rows.X, at, columns), self.rows.y[at], self.weights[at])
+            own = np.arange(len(columns))
+            self._regressions[key] = GainRegression(self.boosting.on(columns), rows, own, len(self.rows))
         return self._regressions[key]
 
 
@@ -183,7 +185,7 @@ class ChainGrower:
 
     def cheapest(self, at: np.ndarray, free: Expert) -> Expert:
         """The better answer at some rows for which nothing more is bought: that of `free`, or their own constant."""
-        group = self.rows.take(at)
+        group = Rows(None, self.rows.y[at], self.rows.weights[at])
         own = constant_expert(self._constant(group), len(self.rows))
         return free if self.risk(free.margins[at], group) <= self.risk(own.margins[at], group) else own
 

@@ -10,6 +10,7 @@ gets one ensemble on all rows instead.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..boosting import Binned, Boosting, agree_on_rounds, trees_of
+from ..matrix import cells_at
 from ..model import TreePool
 from ..model.build import Score
 from ..parallel import side_by_side
@@ -60,14 +62,43 @@ def grow_experts(wanted: Sequence[tuple[np.ndarray, Boosting]], rows: Rows, fold
     n_jobs = wanted[0][1].n_jobs if wanted else None
     binned = side_by_side([partial(_bin, boosting, rows, columns) for columns, boosting in wanted], n_jobs)
     parts = [folds == fold for fold in np.unique(folds)]
-    tasks = [partial(data.boost_without, out) for data in binned if data is not None for out in parts]
-    grown = iter(side_by_side(tasks, n_jobs))
-    members = [None if data is None else [next(grown) for _ in parts] for data in binned]
-    finish = [
-        partial(_finish, boosting, rows, columns, parts, data, boosters)
-        for (columns, boosting), data, boosters in zip(wanted, binned, members, strict=True)
+    growing = [
+        _Growing(boosting, rows, columns, parts, data)
+        for (columns, boosting), data in zip(wanted, binned, strict=True)
     ]
-    return side_by_side(finish, n_jobs)
+    del binned  # each expert lets go of its own when it is finished
+    side_by_side([partial(each.member, number) for each in growing for number in each.members], n_jobs)
+    return [each.expert for each in growing]
+
+
+class _Growing:
+    """One expert in the making: whoever grows the last of its members finishes it.
+
+    A booster in training holds its rows, their gradients and their scores.  Those of all experts at once would be many
+    times the data.
+    """
+
+    def __init__(
+        self, boosting: Boosting, rows: Rows, columns: np.ndarray, parts: list[np.ndarray], binned: Binned | None
+    ):
+        self._boosting, self._rows, self._columns, self._parts = boosting, rows, columns, parts
+        self._binned = binned
+        self._boosters: dict[int, Any] = {}
+        self._lock = threading.Lock()
+        self.members = range(0 if binned is None else len(parts))
+        self.expert = constant_expert(boosting.constant, len(rows))
+
+    def member(self, number: int) -> None:
+        """Grow the member without one of the folds."""
+        assert self._binned is not None
+        booster = self._binned.boost_without(self._parts[number])
+        with self._lock:
+            self._boosters[number] = booster
+            if len(self._boosters) < len(self._parts):
+                return
+        boosters = [self._boosters[each] for each in self.members]
+        self.expert = _finish(self._boosting, self._rows, self._columns, self._parts, self._binned, boosters)
+        self._binned, self._boosters = None, {}
 
 
 def _bin(boosting: Boosting, rows: Rows, columns: np.ndarray) -> Binned | None:
@@ -79,12 +110,10 @@ def _finish(
     rows: Rows,
     columns: np.ndarray,
     parts: list[np.ndarray],
-    binned: Binned | None,
-    boosters: list[Any] | None,
+    binned: Binned,
+    boosters: list[Any],
 ) -> Expert:
     """What the members say out of fold, and what predicts."""
-    if binned is None or boosters is None:
-        return constant_expert(boosting.constant, len(rows))
     n_outputs = len(boosting.constant)
     margins = np.tile(boosting.constant, (len(rows), 1))
     rounds = agree_on_rounds(boosters)
@@ -93,7 +122,7 @@ def _finish(
         if boosting.loss.has_classes:
             # of a class that it never met a member knows nothing: that the others' margins fell is no knowledge
             out = out & np.isin(rows.y, rows.y[~out])
-        margins[out] += pool.scores(binned.rows.X[out], tree_weights)
+        margins[out] += pool.scores(cells_at(rows.X, out, columns), tree_weights)
     if boosting.costs.evaluation:
         members = [trees_of(binned.boost_all(rounds), n_outputs, rounds)]
     pool = TreePool.concatenate([pool for pool, _ in members]).on_columns(columns)

@@ -27,6 +27,7 @@ from functools import partial
 import numpy as np
 
 from ..boosting import flatten_booster
+from ..matrix import cells_at
 from ..model import TreePool
 from ..model.build import Score
 from ..parallel import side_by_side
@@ -168,5 +169,6 @@ def _learn_gate(chain: Chain, stage: int, gain: np.ndarray) -> tuple[Gate, np.nd
     tasks = [partial(chain.regression(stage, half).fit, gain[learns]) for half, (learns, _) in enumerate(halves)]
     for booster, (_, hears) in zip(side_by_side(tasks, chain.boosting.n_jobs), halves, strict=True):
         pools.append(flatten_booster(booster))
-        said[hears] = pools[-1].scores(chain.rows.X[np.ix_(hears, columns)], np.ones((pools[-1].n_learners, 1)))[:, 0]
+        weights = np.ones((pools[-1].n_learners, 1))
+        said[hears] = pools[-1].scores(cells_at(chain.rows.X, hears, columns), weights)[:, 0]
     return Gate(pools, columns), said

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..boosting import Boosting, boost, boost_folds, trees_of
 from ..costs import ResolvedCosts
+from ..matrix import rows_at
 from ..model import TreePool
 from ..model.build import Score
 from ..rows import Rows
@@ -154,7 +155,7 @@ class LazyExperts:
         for fold, booster in zip(np.unique(self._folds), boosters, strict=True):
             out = self._folds == fold
             pool, weights = trees_of(booster, n_outputs, rounds)
-            scores, items[out] = pool.scores_and_items(rows.X[out], weights, costs.feature_items)
+            scores, items[out] = pool.scores_and_items(rows_at(rows.X, out), weights, costs.feature_items)
             margins[out] += scores
         pool, weights = trees_of(boost(boosting, rows, cost_weight=strength, n_rounds=rounds), n_outputs)
         expert = Expert(Score(pool, weights, boosting.constant), margins)
@@ -164,7 +165,7 @@ class LazyExperts:
 
     def _told(self, pool: TreePool, weights: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Expected losses of an ensemble at some rows, shifted to what was observed, and what it buys there."""
-        X = self._rows.X[at]
+        X = rows_at(self._rows.X, at)
         scores, items = pool.scores_and_items(X, weights, self._boosting.costs.feature_items)
         margins = self._boosting.constant + scores
         return self._expected(margins, at) + self._expected.shift(margins, at), items

@@ -19,6 +19,7 @@ import numpy as np
 
 from ..boosting import Boosting, boost_while_prices_fall, flatten_booster
 from ..costs import ResolvedCosts
+from ..matrix import varying_columns
 from ..parallel import side_by_side
 from ..rows import Rows
 
@@ -80,8 +81,7 @@ def _entering(boosting: Boosting, rows: Rows, risk: float, exponent: float) -> l
     """Columns in the order in which they enter while prices fall from "all risk for a typical feature"."""
     prices = boosting.costs.divided_prices
     priced = prices > 0
-    varies = (rows.X[0] != rows.X).any(axis=0) & ~np.isnan(rows.X).all(axis=0)
-    if not (priced & varies).any():
+    if not (priced & varying_columns(rows.X)).any():
         return []
     prices = np.where(priced, risk * (prices / _typical(prices)) ** exponent, 0.0)
     booster = boost_while_prices_fall(boosting, rows, prices, LEVELS)

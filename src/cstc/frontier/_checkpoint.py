@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from ..matrix import is_sparse
 from ..model import FittedTree
 from ..model.file import ModelFileError, load, save, write_whole
 
@@ -32,15 +33,21 @@ VERSION = 3  # 2: states have the solution that the next fit starts from; 3: and
 _SETTINGS = "settings.json"
 _UNFINISHED = ".cstc-*.tmp"
 _SHOWN = 5  # differences that an error lists
+DIGESTED_ROWS = 4096  # at a time: rows that do not lie one after the other are copied for it
 
 
-def digest(array: np.ndarray | None) -> str | None:
-    """SHA-256 of the type, the shape and the bytes of an array."""
+def digest(array: Any) -> str | None:
+    """SHA-256 of the type, the shape and the bytes of an array, or of the parts of a sparse matrix."""
     if array is None:
         return None
-    array = np.ascontiguousarray(array)
-    found = hashlib.sha256(f"{array.dtype.str} {array.shape}\n".encode())
-    found.update(array.data)
+    if is_sparse(array):
+        parts = (digest(part) for part in (array.data, array.indices.astype(np.int64), array.indptr.astype(np.int64)))
+        found = hashlib.sha256(f"sparse {array.shape} {' '.join(map(str, parts))}".encode())
+    else:
+        array = np.asarray(array)
+        found = hashlib.sha256(f"{array.dtype.str} {array.shape}\n".encode())
+        for start in range(0, len(array), DIGESTED_ROWS):
+            found.update(np.ascontiguousarray(array[start : start + DIGESTED_ROWS]).data)
     return f"{'x'.join(map(str, array.shape))} sha256:{found.hexdigest()}"
 
 

@@ -113,7 +113,7 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or table of shape (n, n_features)
+        X : array-like, sparse matrix or table of shape (n, n_features)
         y : array-like of shape (n,)
         qid : array-like of shape (n,)
             The query of each row, for a ranker.

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..costs import ResolvedCosts, as_cost_model, counted, span
+from ..matrix import blocks, columns_at, dense, is_sparse
 from . import native
 from .links import probabilities
 from .pool import TreePool, add_in_order, unpack_items
@@ -62,7 +63,7 @@ class Walked:
 class FittedTree:
     """A fitted tree of classifiers.
 
-    What takes rows takes a matrix of numbers, or a table with the columns of the schema.
+    What takes rows takes a matrix of numbers, dense or sparse, or a table with the columns of the schema.
 
     Attributes
     ----------
@@ -139,12 +140,11 @@ class FittedTree:
         """``c^l``: the exact cost of each path in the paper's counting."""
         return self.costs.charge(self.terminal_items(), self.terminal_learners.sum(axis=1))
 
-    def runs(self, X: np.ndarray) -> Iterator[Run]:
+    def runs(self, X: Any) -> Iterator[Run]:
         """Send the rows down the tree in blocks, evaluating only the learners that each path needs."""
-        block = max(1, min(ROW_BLOCK, CELLS // max(1, self.pool.n_learners)))
-        for start in range(0, len(X), block):
-            rows = slice(start, min(start + block, len(X)))
-            yield self._run(X[rows], rows)
+        tree, X = self._narrowed(X)
+        for rows in blocks(X, max(1, min(ROW_BLOCK, CELLS // max(1, self.pool.n_learners)))):
+            yield tree._run(dense(X, rows), rows)
 
     def _run(self, X: np.ndarray, rows: slice) -> Run:
         n = len(X)
@@ -191,7 +191,7 @@ class FittedTree:
     def _packed(self) -> dict[str, Any]:
         """All that the compiled walk reads."""
         return {
-            "packed": native.Packed(self.pool, len(self.schema.feature_names)),
+            "packed": native.Packed(self.pool, len(self.costs.feature_items)),
             "routes": native.Sums.of(self.route_weights[:, :, None], self.pool),
             "predicts": native.Sums.of(self.predict_weights, self.pool),
             "shape": self.shape,
@@ -199,15 +199,31 @@ class FittedTree:
             "intercepts": self.predict_intercepts,
         }
 
-    def walk(self, X: np.ndarray, *, items: bool = False) -> Walked:
+    @cached_property
+    def _narrow(self) -> tuple[FittedTree, np.ndarray]:
+        """The same tree for a matrix of the columns that it looks at and of no others, and these columns."""
+        columns, pool = self.pool.narrowed()
+        costs = replace(self.costs, feature_items=self.costs.feature_items[columns])
+        return replace(self, pool=pool, costs=costs), columns
+
+    def _narrowed(self, X: Any) -> tuple[FittedTree, Any]:
+        """What computes, and with which matrix: columns of a sparse one that nobody looks at are never made dense."""
+        if not is_sparse(X):
+            return self, X
+        tree, columns = self._narrow
+        return tree, columns_at(X, columns)
+
+    def walk(self, X: Any, *, items: bool = False) -> Walked:
         """Where the rows of a matrix end, with which margins, and, if asked for, what their branches buy."""
         n_items = self.costs.n_items if items else 0
         if native.available():
-            bits = self._position_bits if items else None
-            margins, terminals, words = native.walk(X=X, bits=bits, **self._packed)
+            tree, X = self._narrowed(X)
+            bits = tree._position_bits if items else None
+            margins, terminals, words = native.walk(X=X, bits=bits, **tree._packed)
             return Walked(margins, terminals, unpack_items(words, n_items))
-        margins, terminals = np.empty((len(X), self.n_outputs)), np.empty(len(X), dtype=np.int32)
-        bought = np.zeros((len(X), n_items), dtype=bool)
+        n = X.shape[0]
+        margins, terminals = np.empty((n, self.n_outputs)), np.empty(n, dtype=np.int32)
+        bought = np.zeros((n, n_items), dtype=bool)
         for run in self.runs(X):
             margins[run.rows], terminals[run.rows] = run.margins, run.terminals
             if items:

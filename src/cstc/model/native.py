@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..matrix import blocks, dense
+
 if TYPE_CHECKING:
     from .pool import TreePool
     from .shape import TreeShape
@@ -164,7 +166,7 @@ def _depths(pool: TreePool) -> np.ndarray:
 
 def walk(
     packed: Packed,
-    X: np.ndarray,
+    X: Any,
     *,
     routes: Sums,
     predicts: Sums,
@@ -173,7 +175,10 @@ def walk(
     intercepts: np.ndarray,
     bits: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Send rows down a tree: margins (n, n_outputs), terminals (n,) and, with `bits`, items as words (n, n_words)."""
+    """Send rows down a tree: margins (n, n_outputs), terminals (n,) and, with `bits`, items as words (n, n_words).
+
+    C reads arrays in double precision, row by row.  Rows of another kind become one block by block.
+    """
     n, n_features = X.shape
     n_nodes, n_outputs = intercepts.shape
     margins, terminals = np.empty((n, n_outputs)), np.empty(n, dtype=np.int32)
@@ -191,10 +196,14 @@ def walk(
     )
     pool = (*packed.arrays, NONE if bits is None else bits, n_words)
 
+    ready = isinstance(X, np.ndarray) and X.dtype == np.float64 and X.flags.c_contiguous
+
     def part(start: int, stop: int) -> None:
-        rows = np.ascontiguousarray(X[start:stop], dtype=np.float64)
-        out = margins[start:stop], terminals[start:stop], bought[start:stop]
-        _native.run(rows, stop - start, n_features, *pool, *tree, *out, bits is not None)
+        own = X[start:stop]
+        for block in [slice(0, stop - start)] if ready else blocks(own):
+            rows, at = dense(own, block), slice(start + block.start, start + block.stop)
+            out = margins[at], terminals[at], bought[at]
+            _native.run(rows, len(rows), n_features, *pool, *tree, *out, bits is not None)
 
     _in_threads(part, n)
     return margins, terminals, bought

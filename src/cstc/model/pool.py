@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..matrix import blocks, columns_at, dense, is_sparse
 from . import native
 
 __all__ = ["TreePool", "add_in_order", "unpack_items"]
@@ -118,15 +119,14 @@ class TreePool:
             depth += 1
             level = np.concatenate([self.left[level], self.right[level]])
 
-    def leaves(self, X: np.ndarray, learners: np.ndarray | None = None) -> np.ndarray:
+    def leaves(self, X: Any, learners: np.ndarray | None = None) -> np.ndarray:
         """Position of the leaf that each row reaches in each of the given learners."""
         roots = self.roots if learners is None else self.roots[learners]
-        found = np.empty((len(X), len(roots)), dtype=np.int32)
+        found = np.empty((X.shape[0], len(roots)), dtype=np.int32)
         if found.size == 0:
             return found
-        block = max(1, ROUTE_BLOCK // len(roots))
-        for start in range(0, len(X), block):
-            found[start : start + block] = self._walk(np.ascontiguousarray(X[start : start + block]), roots)
+        for rows in blocks(X, max(1, ROUTE_BLOCK // len(roots))):
+            found[rows] = self._walk(dense(X, rows), roots)
         return found
 
     def _walk(self, X: np.ndarray, roots: np.ndarray) -> np.ndarray:
@@ -186,13 +186,17 @@ class TreePool:
             values[linear] *= X[rows[linear], column[linear]]
         return values
 
-    def scores(self, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def scores(self, X: Any, weights: np.ndarray) -> np.ndarray:
         """Weighted sums (n, n_outputs) of the outputs, with weights (n_learners, n_outputs)."""
         return self._walk_flat(X, weights)[0]
 
-    def _walk_flat(self, X: np.ndarray, weights: np.ndarray, bits: np.ndarray | None = None) -> tuple[Any, Any]:
+    def _walk_flat(self, X: Any, weights: np.ndarray, bits: np.ndarray | None = None) -> tuple[Any, Any]:
         """Sums and bought words, as of a tree of one node."""
         n_outputs = weights.shape[1]
+        if is_sparse(X):
+            columns, narrow = self.narrowed()
+            if len(columns) < X.shape[1]:
+                return narrow._walk_flat(columns_at(X, columns), weights, bits)
         if native.available():
             from .shape import TreeShape
 
@@ -207,20 +211,23 @@ class TreePool:
                 bits=bits,
             )
             return sums, words
-        sums = np.zeros((len(X), n_outputs))
-        words = np.zeros((len(X), 0 if bits is None else bits.shape[1]), dtype=np.uint64)
-        block = max(1, FLAT_BLOCK // max(1, self.n_learners))
-        for start in range(0, len(X), block):
-            rows = slice(start, start + block)
-            leaves = self.leaves(X[rows])
-            sums[rows] = add_in_order(self.outputs(X[rows], leaves), weights)
+        sums = np.zeros((X.shape[0], n_outputs))
+        words = np.zeros((X.shape[0], 0 if bits is None else bits.shape[1]), dtype=np.uint64)
+        for rows in blocks(X, max(1, FLAT_BLOCK // max(1, self.n_learners))):
+            block = dense(X, rows)
+            leaves = self.leaves(block)
+            sums[rows] = add_in_order(self.outputs(block, leaves), weights)
             if bits is not None:
                 words[rows] = np.bitwise_or.reduce(bits[leaves], axis=1)
         return sums, words
 
-    def transform(self, X: np.ndarray) -> np.ndarray:
+    def transform(self, X: Any) -> np.ndarray:
         """``Phi``: the outputs of all weak learners, shape (n, n_learners)."""
-        return self.outputs(X, self.leaves(X))
+        found = np.empty((X.shape[0], self.n_learners))
+        for rows in blocks(X):
+            block = dense(X, rows)
+            found[rows] = self.outputs(block, self.leaves(block))
+        return found
 
     def position_uses(self, feature_items: np.ndarray) -> np.ndarray:
         """Bool (n_positions, n_items): what must be paid to get from a root to each position and out of it.
@@ -246,12 +253,12 @@ class TreePool:
         padded[:-1, : packed.shape[1]] = packed
         return padded.view(np.uint64)
 
-    def bought_items(self, X: np.ndarray, feature_items: np.ndarray) -> np.ndarray:
+    def bought_items(self, X: Any, feature_items: np.ndarray) -> np.ndarray:
         """Bool (n, n_items): what the branches of all learners buy for each row."""
         return self.scores_and_items(X, np.ones((self.n_learners, 1)), feature_items)[1]
 
     def scores_and_items(
-        self, X: np.ndarray, weights: np.ndarray, feature_items: np.ndarray
+        self, X: Any, weights: np.ndarray, feature_items: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """`scores` and `bought_items` in one walk, where every learner has a weight."""
         sums, words = self._walk_flat(X, weights, self.position_bits(feature_items))
@@ -300,6 +307,17 @@ class TreePool:
         """Learners that were grown on some columns of a matrix, for the whole matrix."""
         columns = np.append(columns, -1)  # so that -1, "no feature", stays what it is
         return self._replace(feature=columns[self.feature], linear_feature=columns[self.linear_feature])
+
+    def narrowed(self) -> tuple[np.ndarray, TreePool]:
+        """The columns that any learner looks at, and the same learners on a matrix of only these.
+
+        Of a wide sparse matrix few columns matter, and only those need to be made dense.
+        """
+        used = np.unique(np.concatenate([self.feature, self.linear_feature]))
+        columns = used[used >= 0]
+        place = np.full(int(columns.max(initial=-1)) + 2, -1)  # its last entry keeps -1, "no feature", what it is
+        place[columns] = np.arange(len(columns))
+        return columns, self._replace(feature=place[self.feature], linear_feature=place[self.linear_feature])
 
     def subset(self, learners: np.ndarray) -> TreePool:
         """The given learners only, positions renumbered."""

@@ -15,8 +15,11 @@ from typing import Any
 import numpy as np
 
 from ..costs import shorten
+from ..matrix import any_infinite, is_sparse, to_csr
 
 __all__ = ["Schema", "category_code", "columns_of", "encode", "is_missing", "refuse_one_row"]
+
+FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +42,16 @@ class Schema:
     may_miss: np.ndarray
     classes: np.ndarray | None = None
 
-    def matrix(self, X: Any) -> np.ndarray:
-        """Rows as numbers, one column for each feature; of a table, the columns by name and categories by number."""
+    def matrix(self, X: Any) -> Any:
+        """Rows as numbers, one column for each feature; of a table, the columns by name and categories by number.
+
+        What is sparse stays sparse, and single precision stays single precision.
+        """
         refuse_one_row(X)
-        if is_table(X):
+        if is_sparse(X):
+            found = to_csr(X)
+            found = found if found.dtype in FLOATS else found.astype(np.float64)
+        elif is_table(X):
             found = encode(X, self.categories, self.feature_names)
         else:
             found = _plain_numbers(X)
@@ -53,7 +62,7 @@ class Schema:
             )
         if found.shape[1] != n:
             raise ValueError(f"X has {found.shape[1]} columns; the model has {n}: {shorten(self.feature_names)}")
-        if np.isinf(found).any():
+        if any_infinite(found):
             raise ValueError("X holds an infinite value; values must be finite, or NaN where they are missing")
         return found
 
@@ -83,7 +92,8 @@ def encode(X: Any, categories: Mapping[str, list], names: Sequence[str] | None =
     lost = [name for name in names if name not in columns]
     if lost:
         raise ValueError(f"X has no column {shorten(lost)}; the model has {shorten(names)}")
-    matrix = np.empty((len(X), len(names)))
+    single = bool(names) and all(name not in categories and _is_single(columns[name]) for name in names)
+    matrix = np.empty((len(X), len(names)), dtype=np.float32 if single else np.float64)
     for j, name in enumerate(names):
         column = columns[name]
         if name in categories:
@@ -113,7 +123,7 @@ def _values(column: Any) -> list:
 def _numbers_of_column(column: Any, name: str) -> np.ndarray:
     values = np.asarray(column)
     if values.dtype.kind in "biuf":
-        return values.astype(np.float64)
+        return values
     if values.dtype.kind == "O" and all(map(_is_number_or_missing, values)):  # numbers in a column of no type
         return np.array([math.nan if is_missing(value) else float(value) for value in values], dtype=np.float64)
     raise ValueError(
@@ -126,7 +136,15 @@ def _is_number_or_missing(value: Any) -> bool:
     return isinstance(value, Real | Decimal | np.bool_) or is_missing(value)
 
 
+def _is_single(column: Any) -> bool:
+    """Whether a column of a table holds numbers in single precision, by the name that its library has for them."""
+    name = str(getattr(column, "dtype", getattr(column, "type", "")))
+    return name.removesuffix("[pyarrow]").lower() in ("float32", "float")
+
+
 def _plain_numbers(values: Any) -> np.ndarray:
+    if isinstance(values, np.ndarray) and values.dtype in FLOATS:
+        return np.asarray(values)
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..boosting import boost, trees_of
 from ..costs import ResolvedCosts
 from ..losses import Loss
+from ..matrix import blocks, dense
 from ..method import Problem
 from ..metrics import ndcg
 from ..model import FittedTree, Schema, TreePool, TreeShape
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["Columns", "Seen", "learn_columns"]
 
 FLOOR = 1e-3  # of a standard deviation of the target: a smaller contribution does not count
-ROW_BLOCK = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,14 +248,14 @@ def learn_columns(problem: Problem, validation_fraction: float) -> Columns:
     return problem.shared["columns"]
 
 
-def _transform(pool: TreePool, X: np.ndarray, costs: ResolvedCosts) -> tuple[np.ndarray, np.ndarray]:
+def _transform(pool: TreePool, X: Any, costs: ResolvedCosts) -> tuple[np.ndarray, np.ndarray]:
     """The columns at some rows, and the items on their branches there."""
     position_bits = pool.position_bits(costs.feature_items)
-    values = np.zeros((len(X), pool.n_learners))
-    bits = np.zeros((len(X), pool.n_learners, position_bits.shape[1]), dtype=np.uint64)
-    for start in range(0, len(X), ROW_BLOCK):
-        rows = slice(start, start + ROW_BLOCK)
-        leaves = pool.leaves(X[rows])
-        values[rows] = pool.outputs(X[rows], leaves)
+    values = np.zeros((X.shape[0], pool.n_learners))
+    bits = np.zeros((X.shape[0], pool.n_learners, position_bits.shape[1]), dtype=np.uint64)
+    for rows in blocks(X):
+        block = dense(X, rows)
+        leaves = pool.leaves(block)
+        values[rows] = pool.outputs(block, leaves)
         bits[rows] = position_bits[leaves]
     return values, bits
