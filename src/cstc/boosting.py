@@ -370,6 +370,7 @@ def flatten_booster(
         return found
 
     decision, threshold = fields("decision_type", int), fields("threshold", float)
+    threshold = np.minimum(threshold, np.finfo(float).max)  # infinite where missing values part from all others
     by_category = (decision & 1) > 0
     missing = (decision >> 2) & 3  # 0: training saw none, 1: zero is missing, 2: NaN is
     left, right = child("left_child"), child("right_child")

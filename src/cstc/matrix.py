@@ -98,10 +98,10 @@ def dense(X: Any, rows: slice = slice(None)) -> np.ndarray:
     return np.ascontiguousarray(part.toarray() if is_sparse(part) else part, dtype=np.float64)
 
 
-def blocks(X: Any, most: int = MOST_ROWS) -> Iterator[slice]:
+def blocks(X: Any, most: int | None = None) -> Iterator[slice]:
     """The rows, at most so many at a time and few enough that a block is small when it is dense."""
     n, width = X.shape
-    step = max(1, min(most, MOST_CELLS // max(1, width)))
+    step = max(1, min(most or MOST_ROWS, MOST_CELLS // max(1, width)))
     for start in range(0, n, step):
         yield slice(start, min(start + step, n))
 

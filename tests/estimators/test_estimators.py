@@ -49,7 +49,7 @@ class QueriedRanker(CSTCRanker):
 
 def expected_failures(estimator):
     reason = "folds or held-out rows are drawn: two rows of weight 1 are not one row of weight 2"
-    return {"check_sample_weight_equivalence_on_dense_data": reason}
+    return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in ("dense", "sparse")}
 
 
 @small_steps
