@@ -28,8 +28,9 @@ from builders import (
     with_rows,
 )
 from cstc.boosting import boost, trees_of
+from cstc.matrix import MOST_ROWS
 from cstc.model import TreePool, TreeShape
-from cstc.paper.features import FLOOR, ROW_BLOCK, learn_columns
+from cstc.paper.features import FLOOR, learn_columns
 from cstc.paper.hard_tree import HardTree
 from cstc.paper.objective import NodeParameters
 from cstc.rows import Rows, Units, hold_out
@@ -111,9 +112,9 @@ def test_more_rows_than_a_block():
     rng, loss = np.random.default_rng(1), LOSSES["squared"]
     pool, costs, X = random_pool(rng), random_costs(rng), random_table(rng, 97, missing=0.0)
     rows = random_rows(rng, X, loss)
-    many = rows.take(np.arange(ROW_BLOCK + 50) % 97)
+    many = rows.take(np.arange(MOST_ROWS + 50) % 97)
     columns = columns_of(pool, rows, many, loss, costs)
-    at = np.arange(ROW_BLOCK + 50) % 97
+    at = np.arange(MOST_ROWS + 50) % 97
     np.testing.assert_array_equal(columns.validation.phi, columns.train.phi[at])
     np.testing.assert_array_equal(columns.validation.bits, columns.train.bits[at])
 
