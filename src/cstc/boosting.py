@@ -29,6 +29,7 @@ from typing import Any
 import lightgbm
 import numpy as np
 
+from .capacity import MANY_ROWS
 from .costs import ResolvedCosts
 from .losses import Loss
 from .matrix import columns_at
@@ -45,6 +46,7 @@ __all__ = [
     "boost",
     "boost_folds",
     "boost_while_prices_fall",
+    "evenly",
     "flatten_booster",
     "rounds_of",
     "trees_of",
@@ -53,7 +55,7 @@ __all__ = [
 MIN_DATA_IN_LEAF = 20
 MOST_LEAVES = 1 << 17  # LightGBM takes no more
 GATE_ROUNDS = 40
-MANY_ROWS = 20_000  # so many are binned once for all folds
+MOST_JUDGES = 5000  # rows that stop boosting, of many
 #: Parts of a data set may be small enough for columns to be filtered that others need.
 SHARED_BINS = {"feature_pre_filter": False}
 #: The same trees, whatever the number of threads.
@@ -72,6 +74,8 @@ class Boosting:
     costs : ResolvedCosts
     n_rounds, depth, learning_rate, early_stopping, categorical, random_state, n_jobs
         As in the estimators.
+    n_leaves : int or None
+        Leaves of a tree at most; None: as many as the depth allows.
     constant : ndarray of shape (n_outputs,)
         Margins to start from.
     feature_fraction, row_fraction, l2 : float
@@ -84,6 +88,7 @@ class Boosting:
     depth: int
     learning_rate: float
     early_stopping: int | None
+    n_leaves: int | None = None
     categorical: Sequence[int] = ()
     random_state: int = 0
     n_jobs: int | None = None
@@ -105,7 +110,7 @@ class Boosting:
         found = REPEATABLE | {
             "objective": self.loss.objective,
             "max_depth": self.depth,
-            "num_leaves": min(2**self.depth, max(2, n_rows), MOST_LEAVES),
+            "num_leaves": min(self.n_leaves or 2**self.depth, max(2, n_rows), MOST_LEAVES),
             "learning_rate": self.learning_rate,
             # a leaf must hold enough rows to be worth a value, but a small sample must still be splittable
             "min_data_in_leaf": max(1, min(MIN_DATA_IN_LEAF, n_rows // 10)),
@@ -159,7 +164,8 @@ class Binned:
         kept, out = np.flatnonzero(~out), np.flatnonzero(out)
         parameters = self._parameters(len(kept)) | _prices(self.boosting, cost_weight, "lazy", len(kept))
         train = self._part(kept)
-        return _train(self.boosting, parameters, train, self.boosting.n_rounds, self._part(out, train))
+        judges = out if self._bins is None else evenly(out, MOST_JUDGES)
+        return _train(self.boosting, parameters, train, self.boosting.n_rounds, self._part(judges, train))
 
     def _parameters(self, n_rows: int) -> dict[str, Any]:
         return self.boosting.parameters(n_rows) | ({} if self._bins is None else SHARED_BINS)
@@ -170,6 +176,11 @@ class Binned:
             return self.boosting.dataset(self.rows.take(at), reference)
         part = self._bins.subset(at.tolist(), params=self._parameters(len(at))).construct()
         return part.set_weight(_mean_one(self.rows.weights[at]))
+
+
+def evenly(at: np.ndarray, most: int) -> np.ndarray:
+    """At most so many of some rows, evenly spaced."""
+    return at if len(at) <= most else at[np.linspace(0, len(at) - 1, most).round().astype(int)]
 
 
 def _mean_one(weights: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from .boosting import Boosting
+from .capacity import FEW, Capacity
 from .costs import ResolvedCosts
 from .losses import Loss
 from .model import FittedTree, Schema
@@ -108,6 +109,10 @@ class Method(BaseEstimator):
 
     def check(self) -> None:
         """Raise ValueError for a parameter that cannot be."""
+
+    def capacity(self, n_rows: int) -> Capacity:
+        """What is grown on so many rows, where the user says nothing."""
+        return FEW
 
     def train(self, problem: Problem) -> Trained:
         """Fit a tree of classifiers."""

@@ -23,6 +23,7 @@ from sklearn.utils.validation import (
 )
 
 from ..boosting import Boosting
+from ..capacity import FEW, Capacity
 from ..costs import ResolvedCosts, as_cost_model, is_number, shorten
 from ..losses import Loss
 from ..matrix import column_at, is_sparse, missing_columns, rows_at, to_csr
@@ -56,8 +57,8 @@ class CSTCBase(BaseEstimator):
         cost_weight=0.01,
         method="auto",
         weak_learners="boosted",
-        n_weak_learners=200,
-        weak_learner_depth=4,
+        n_weak_learners=None,
+        weak_learner_depth=None,
         learning_rate=0.1,
         early_stopping=20,
         categorical_features=None,
@@ -127,7 +128,7 @@ class CSTCBase(BaseEstimator):
                 schema=self._schema(rows),
                 cost_weight=float(self.cost_weight),
                 weak_learners=self.weak_learners,
-                boosting=self._boosting(loss, self.costs_, categorical, seed),
+                boosting=self._boosting(loss, self.costs_, categorical, seed, method.capacity(len(rows))),
                 random_state=seed,
                 report=self._report,
                 shared={} if shared is None else shared,
@@ -152,12 +153,16 @@ class CSTCBase(BaseEstimator):
     def _resolved_method(self) -> Method:
         return method_of(self.method, self.weak_learners)
 
-    def _boosting(self, loss: Loss, costs: ResolvedCosts, categorical: tuple[int, ...], seed: int) -> Boosting:
+    def _boosting(
+        self, loss: Loss, costs: ResolvedCosts, categorical: tuple[int, ...], seed: int, usual: Capacity = FEW
+    ) -> Boosting:
+        depth = self.weak_learner_depth
         return Boosting(
             loss=loss,
             costs=costs,
-            n_rounds=self.n_weak_learners,
-            depth=self.weak_learner_depth,
+            n_rounds=usual.n_rounds if self.n_weak_learners is None else self.n_weak_learners,
+            depth=usual.depth if depth is None else depth,
+            n_leaves=usual.n_leaves if depth is None else None,
             learning_rate=self.learning_rate,
             early_stopping=self.early_stopping,
             categorical=categorical,

@@ -151,7 +151,7 @@ def everything_of(family: Family) -> Candidate:
     """The expert on all features: what is taken if nothing is weighed."""
     everything, costs = family.grown.everything, family.grower.boosting.costs
     losses = np.array([family.grower.risk(everything.margins)])
-    cost = costs.full_cost + costs.evaluation * everything.n_learners
+    cost = costs.full_cost + everything.price(costs)
     alone = Policy([0], [], np.zeros(0), losses[0], cost, losses, np.ones(1))
     return Candidate("expert on all features", losses[0], cost, "", ([everything], alone), losses)
 

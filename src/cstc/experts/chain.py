@@ -259,7 +259,7 @@ def _chain(
         experts=experts,
         losses=np.column_stack([expected(expert.margins) for expert in experts]),
         shifts=np.array([expected.shift(expert.margins) for expert in experts]),
-        prices=prices + costs.evaluation * np.array([expert.n_learners for expert in experts]),
+        prices=prices + np.array([expert.price(costs) for expert in experts]),
         gate_price=costs.evaluation * GATE_ROUNDS * gate_members(costs),
         rows=rows,
         half=half,

@@ -4,48 +4,62 @@ The paper fine-tunes every node on the features that its path has extracted, bec
 expert carries that to its end: a boosted ensemble on just these features.  It is grown once for each fold without
 that fold.  A training row then has a prediction that never saw it (but for the number of rounds, which is one for all
 folds), and that is what gates must learn from.  A new row gets the mean of all members, which is better than one
-ensemble on all rows and costs no further feature.  Where evaluating a tree has a price of its own (``e_t``), a new row
-gets one ensemble on all rows instead.
+ensemble on all rows where those are few, and costs no further feature.  From 10,000 rows on (`capacity`), and where
+evaluating a tree has a price of its own (``e_t``), a new row gets one ensemble on all rows instead.  Few stages are
+nodes in the end, so that ensemble is grown when a model first needs it.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..boosting import Binned, Boosting, agree_on_rounds, trees_of
+from ..capacity import MANY_ROWS, rounds_on_all
+from ..costs import ResolvedCosts
 from ..matrix import cells_at
 from ..model import TreePool
 from ..model.build import Score
 from ..parallel import side_by_side
 from ..rows import Rows
 
-__all__ = ["Expert", "constant_expert", "grow_experts"]
+__all__ = ["Expert", "constant_expert", "grow_experts", "scores_of"]
 
 
-@dataclass(frozen=True, eq=False)
 class Expert:
     """A predictor on some columns.
 
-    Attributes
+    Parameters
     ----------
-    score : Score
-        What predicts: the trees of all members, on the columns of the whole matrix.
+    score : Score or callable
+        What predicts, on the columns of the whole matrix; or what grows it when it is first asked for.
     margins : ndarray of shape (n, n_outputs)
         At each training row, the margins of the member that never saw it.
     """
 
-    score: Score
-    margins: np.ndarray
+    def __init__(self, score: Score | Callable[[], Score], margins: np.ndarray):
+        self._score = score
+        self.margins = margins
 
     @property
-    def n_learners(self) -> int:
-        return self.score.pool.n_learners
+    def score(self) -> Score:
+        if not isinstance(self._score, Score):
+            self._score = self._score()  # and with it goes all that it was grown from
+        return self._score
+
+    def price(self, costs: ResolvedCosts) -> float:
+        """Of evaluating its trees; where that costs nothing they need not be there yet."""
+        return costs.evaluation * self.score.pool.n_learners if costs.evaluation else 0.0
+
+
+def scores_of(experts: Sequence[Expert], n_jobs: int | None) -> list[Score]:
+    """What some experts predict with; those that are not grown yet are grown side by side."""
+    side_by_side([partial(getattr, expert, "score") for expert in {id(each): each for each in experts}.values()], n_jobs)
+    return [expert.score for expert in experts]
 
 
 def constant_expert(constant: np.ndarray, n_rows: int) -> Expert:
@@ -123,8 +137,19 @@ def _finish(
             # of a class that it never met a member knows nothing: that the others' margins fell is no knowledge
             out = out & np.isin(rows.y, rows.y[~out])
         margins[out] += pool.scores(cells_at(rows.X, out, columns), tree_weights)
+    if len(rows) >= MANY_ROWS:
+        return Expert(partial(_on_all, binned, columns, rounds_on_all(rounds, len(parts))), margins)
     if boosting.costs.evaluation:
-        members = [trees_of(binned.boost_all(rounds), n_outputs, rounds)]
+        return Expert(_on_all(binned, columns, rounds), margins)
+    return Expert(_mean_of(members, columns, boosting.constant), margins)
+
+
+def _on_all(binned: Binned, columns: np.ndarray, rounds: int) -> Score:
+    """One ensemble on all rows."""
+    constant = binned.boosting.constant
+    return _mean_of([trees_of(binned.boost_all(rounds), len(constant), rounds)], columns, constant)
+
+
+def _mean_of(members: list[tuple[TreePool, np.ndarray]], columns: np.ndarray, constant: np.ndarray) -> Score:
     pool = TreePool.concatenate([pool for pool, _ in members]).on_columns(columns)
-    weights = np.concatenate([each for _, each in members]) / len(members)
-    return Expert(Score(pool, weights, boosting.constant), margins)
+    return Score(pool, np.concatenate([weights for _, weights in members]) / len(members), constant)

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..boosting import Boosting, boost, boost_folds, trees_of
+from ..boosting import Boosting, boost, boost_folds, evenly, trees_of
+from ..capacity import MANY_ROWS, rounds_on_all
 from ..costs import ResolvedCosts
 from ..matrix import rows_at
 from ..model import TreePool
@@ -28,6 +29,7 @@ from .expert import Expert
 __all__ = ["LazyExpert", "LazyExperts"]
 
 LEAST_ROWS = 1000  # with fewer, one fold says next to nothing
+MOST_SCREENED = 10_000  # rows of the others teach, and as many of the first fold judge, to see whether there is a chance
 NEGLIGIBLE = 0.01  # part of the loss that all purchases together must weigh
 
 
@@ -52,7 +54,7 @@ class LazyExpert:
 
     def prices(self, columns: np.ndarray) -> np.ndarray:
         """What a row has paid at the end if it came with all that these columns require."""
-        return self.costs.charge(self.items | self.costs.items_of(columns), self.expert.n_learners)
+        return self.costs.bills(self.items | self.costs.items_of(columns)) + self.expert.price(self.costs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +89,9 @@ class LazyExperts:
         self._expected = expected
         costs = boosting.costs
         self._most_expensive = costs.full_cost + costs.evaluation * boosting.n_rounds * len(boosting.constant)
-        self._first = folds == folds.min()
+        first = folds == folds.min()
+        self._judges = evenly(np.flatnonzero(first), MOST_SCREENED)
+        self._pupils = evenly(np.flatnonzero(~first), MOST_SCREENED)
         self._screened: dict[int, _Screen] = {}
         self._grown: dict[int, LazyExpert] = {}
 
@@ -122,7 +126,7 @@ class LazyExperts:
 
     def competes(self, k: int, cost_weight: float, value: np.ndarray) -> bool:
         """Whether its loss on the first fold is smaller by more than a standard error, and prices play a part in it."""
-        value, weights = value[self._first], self._rows.weights[self._first]
+        value, weights = value[self._judges], self._rows.weights[self._judges]
         negligible = NEGLIGIBLE * np.average(value, weights=weights)
         if cost_weight * self._most_expensive < negligible:
             return False  # without growing anything
@@ -136,10 +140,10 @@ class LazyExperts:
 
     def _screen(self, k: int) -> _Screen:
         if k not in self._screened:
-            kept, out = self._rows.take(~self._first), self._rows.take(self._first)
+            kept, out = self._rows.take(self._pupils), self._rows.take(self._judges)
             booster = boost(self._boosting, kept, cost_weight=self.unit * 2.0**k, validation=out)
             pool, weights = trees_of(booster, len(self._boosting.constant))
-            losses, items = self._told(pool, weights, np.flatnonzero(self._first))
+            losses, items = self._told(pool, weights, self._judges)
             self._screened[k] = _Screen(pool, losses, self._boosting.costs.charge(items, pool.n_learners))
         return self._screened[k]
 
@@ -157,6 +161,8 @@ class LazyExperts:
             pool, weights = trees_of(booster, n_outputs, rounds)
             scores, items[out] = pool.scores_and_items(rows_at(rows.X, out), weights, costs.feature_items)
             margins[out] += scores
+        if len(rows) >= MANY_ROWS:
+            rounds = rounds_on_all(rounds, len(boosters))
         pool, weights = trees_of(boost(boosting, rows, cost_weight=strength, n_rounds=rounds), n_outputs)
         expert = Expert(Score(pool, weights, boosting.constant), margins)
         losses = self._expected(margins) + self._expected.shift(margins)

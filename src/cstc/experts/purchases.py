@@ -17,7 +17,7 @@ from functools import partial
 
 import numpy as np
 
-from ..boosting import Boosting, boost_while_prices_fall, flatten_booster
+from ..boosting import Boosting, boost_while_prices_fall, evenly, flatten_booster
 from ..costs import ResolvedCosts
 from ..matrix import varying_columns
 from ..parallel import side_by_side
@@ -28,6 +28,7 @@ __all__ = ["Order", "Stage", "orders_of", "unit_of_prices"]
 LEVELS = np.repeat(np.geomspace(1.0, 1e-5, 40), 6)  # six rounds at each level of the prices
 EXPONENTS = {"by price": 1.0, "by gain": 0.0}  # of the prices, one order for each
 MOST_STAGES = 12
+MOST_ROWS = 20_000  # that an order is found from
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +56,7 @@ def orders_of(boosting: Boosting, rows: Rows, columns: np.ndarray, paid: np.ndar
     prices = np.where(paid, 0.0, costs.prices)
     bill = replace(costs, prices=prices, feature_items=costs.feature_items[columns])
     local = replace(boosting.on(columns), costs=bill)
-    seen = rows.on(columns)
+    seen = rows.take(evenly(np.arange(len(rows)), MOST_ROWS)).on(columns) if len(rows) > MOST_ROWS else rows.on(columns)
     orders: list[Order] = []
     tasks = [partial(_entering, local, seen, risk, exponent) for exponent in EXPONENTS.values()]
     for name, entering in zip(EXPONENTS, side_by_side(tasks, boosting.n_jobs), strict=True):
