@@ -17,13 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from ..boosting import Binned, Boosting, agree_on_rounds, trees_of
+from ..boosting import Binned, Boosting, agree_on_rounds, trees_of, work_of
 from ..model import TreePool
 from ..model.build import Score
 from ..parallel import side_by_side
 from ..rows import Rows
 
-__all__ = ["Expert", "constant_expert", "grow_experts"]
+__all__ = ["Expert", "constant_expert", "grow_experts", "work_of_expert"]
+
+HEARING = 0.08  # of what growing a member takes, what its trees take to say something of each row
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +72,12 @@ def grow_experts(wanted: Sequence[tuple[np.ndarray, Boosting]], rows: Rows, fold
     return side_by_side(finish, n_jobs)
 
 
+def work_of_expert(boosting: Boosting, columns: np.ndarray, rows: Rows, n_folds: int) -> float:
+    """For those who watch."""
+    member = work_of(len(rows) * (n_folds - 1) // n_folds, len(columns), boosting.n_rounds)
+    return member * (n_folds * (1 + HEARING) + bool(boosting.costs.evaluation))
+
+
 def _bin(boosting: Boosting, rows: Rows, columns: np.ndarray) -> Binned | None:
     return Binned(boosting.on(columns), rows.on(columns)) if len(columns) else None
 
@@ -94,6 +102,7 @@ def _finish(
             # of a class that it never met a member knows nothing: that the others' margins fell is no knowledge
             out = out & np.isin(rows.y, rows.y[~out])
         margins[out] += pool.scores(binned.rows.X[out], tree_weights)
+        boosting.progress.did(HEARING * work_of(int((~out).sum()), len(columns), boosting.n_rounds))
     if boosting.costs.evaluation:
         members = [trees_of(binned.boost_all(rounds), n_outputs, rounds)]
     pool = TreePool.concatenate([pool for pool, _ in members]).on_columns(columns)

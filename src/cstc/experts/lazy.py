@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..boosting import Boosting, boost, boost_folds, trees_of
+from ..boosting import Boosting, boost, boost_folds, trees_of, work_of
 from ..costs import ResolvedCosts
 from ..model import TreePool
 from ..model.build import Score
@@ -136,6 +136,7 @@ class LazyExperts:
     def _screen(self, k: int) -> _Screen:
         if k not in self._screened:
             kept, out = self._rows.take(~self._first), self._rows.take(self._first)
+            self._expect(1)
             booster = boost(self._boosting, kept, cost_weight=self.unit * 2.0**k, validation=out)
             pool, weights = trees_of(booster, len(self._boosting.constant))
             losses, items = self._told(pool, weights, np.flatnonzero(self._first))
@@ -148,6 +149,7 @@ class LazyExperts:
             return self._grown[k]
         boosting, rows, strength = self._boosting, self._rows, self.unit * 2.0**k
         n_outputs, costs = len(boosting.constant), boosting.costs
+        self._expect(len(np.unique(self._folds)) + 1)
         boosters, rounds = boost_folds(boosting, rows, self._folds, cost_weight=strength)
         margins = np.tile(boosting.constant, (len(rows), 1))
         items = np.zeros((len(rows), costs.n_items), dtype=bool)
@@ -161,6 +163,12 @@ class LazyExperts:
         losses = self._expected(margins) + self._expected.shift(margins)
         self._grown[k] = LazyExpert(expert, losses, items, costs)
         return self._grown[k]
+
+    def _expect(self, n_boosters: int) -> None:
+        """Tell those who watch."""
+        n, n_columns = self._rows.X.shape
+        work = n_boosters * work_of(n, n_columns, self._boosting.n_rounds)
+        self._boosting.progress.begin("lazy experts", work, n_boosters)
 
     def _told(self, pool: TreePool, weights: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Expected losses of an ensemble at some rows, shifted to what was observed, and what it buys there."""
