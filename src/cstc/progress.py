@@ -2,10 +2,11 @@
 
 Methods say what they are about to do and how much work that is, in any unit (`begin`), then what of it is done
 (`did`), from whatever thread.  Whoever waits for them draws (`draw`).  The time left is the work left at the pace so
-far.  What a part turns out not to need is not left, and work that nobody knew of before is added when it is found.
+far; for steps of which only the largest number is known, it is that number at their own pace.  What a part turns out
+not to need is not left, and work that nobody knew of before is added when it is found.
 
 The fits of a frontier share what the first of them grows, so its time says nothing of the others: they are expected to
-take as long as those that shared, or until there are any, as the work that will be done again for each.
+take as long as those that shared, or until there are some, as the work that will be done again for each.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ __all__ = ["QUIET", "Display", "Progress", "display_here"]
 EVERY = 0.1  # seconds between two pictures of the line
 EVERY_LOGGED = 10.0  # and between two lines of a log
 BAR = 20  # characters
+ENOUGH = 3  # fits that shared, to go by their time alone: the free model takes none
 KNOWN_AFTER = 1.0  # seconds; what is said of the time left before that is a guess
 
 
@@ -112,7 +114,7 @@ class _Part:
     n_pieces: int
     once: bool
     most: bool
-    begun: bool = False
+    started: float | None = None
     done: float = 0.0
     ended: int = 0
 
@@ -171,7 +173,7 @@ class Progress:
         """
         with self._lock:
             known = self._parts.get(part)
-            if known is None or not known.begun:
+            if known is None or known.started is None:
                 self._parts[part] = _Part(work, 0, once, False)
 
     def begin(self, part: str, work: float, n_pieces: int = 0, *, once: bool = False, most: bool = False) -> None:
@@ -182,8 +184,11 @@ class Progress:
         with self._lock:
             self._settle()
             known = self._parts.get(part)
-            if known is None or not known.begun:
-                self._parts[part] = _Part(work, n_pieces, once, most, begun=True)
+            if known is None or known.started is None:
+                self._parts[part] = _Part(work, n_pieces, once, most, self._clock())
+            elif most:  # such steps are counted anew
+                self._done_before += known.done
+                self._parts[part] = _Part(work, n_pieces, once, most, self._clock())
             else:
                 known.work += work
                 known.n_pieces += n_pieces
@@ -248,16 +253,23 @@ class Progress:
     def _seconds_left(self) -> float | None:
         parts = self._parts.values()
         to_come = 0 if self.n_models is None else max(self.n_models - self._model, 0)
-        if self._sharing and not any(part.once and part.begun for part in parts):
-            usual = sum(self._sharing) / len(self._sharing)
-            return max(usual - (self._clock() - self._fit_started), 0.0) + to_come * usual
         worked = self._done_before + sum(part.done for part in parts)
-        if not worked > 0:
-            return None
+        pace = self.seconds / worked if worked > 0 else None
         again = sum(part.work for part in parts if not part.once)
-        if to_come and not again:
+        if self._sharing and not any(part.once and part.started is not None for part in parts):
+            usual = sum(self._sharing) / len(self._sharing)
+            if len(self._sharing) < ENOUGH and pace is not None:
+                usual = max(usual, pace * again)
+            return max(usual - (self._clock() - self._fit_started), 0.0) + to_come * usual
+        current = self._parts.get(self._current or "")
+        if current is not None and current.most and current.started is not None:
+            if not current.done:
+                return None
+            own_pace = (self._clock() - current.started) / current.done
+            return own_pace * (current.work - current.done + to_come * current.work)
+        if pace is None or (to_come and not again):
             return None
-        return self.seconds / worked * (sum(part.work - part.done for part in parts) + to_come * again)
+        return pace * (sum(part.work - part.done for part in parts) + to_come * again)
 
     # -- showing -----------------------------------------------------------------------------------------------
 

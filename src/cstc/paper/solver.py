@@ -63,10 +63,12 @@ def initialise(
     parameters = NodeParameters.zeros(objective.design.n_learners, shape.n_nodes, objective.n_columns)
     reached = np.zeros((objective.design.n_rows, shape.n_nodes))
     reached[:, 0] = 1.0
-    progress.begin("start of nodes", _work(objective, STEPS_OF_A_START), shape.n_nodes)
+    work = _work(objective, solver, STEPS_OF_A_START)
+    progress.plan("step", _work(objective, solver, max_iter))
+    progress.begin("start of nodes", work, shape.n_nodes)
     for node in range(shape.n_nodes):
         if node:
-            progress.did(_work(objective, STEPS_OF_A_START) / shape.n_nodes, n_pieces=1)
+            progress.did(work / shape.n_nodes, n_pieces=1)
         progress.say(f"start of node {node + 1} of {shape.n_nodes}")
         row_weights = objective.row_weights * reached[:, node]
         share = row_weights.sum()
@@ -165,7 +167,7 @@ def solve(
     `watch` is shown the parameters after every step of the joint solver and ends it by returning true.
     """
     if solver in SOLVERS:
-        progress.begin("step", _work(objective, max_iter), max_iter, most=True)
+        progress.begin("step", _work(objective, solver, max_iter), max_iter, most=True)
     if solver == "joint":
         return _solve_joint(objective, start, max_iter, tol, progress, watch)
     if solver == "cyclic":
@@ -173,9 +175,10 @@ def solve(
     raise ValueError(f"solver is {solver!r}; it must be one of {SOLVERS}")
 
 
-def _work(objective: TreeObjective, n_steps: int) -> float:
-    """What steps take, in the units of boosting: of so many passes over the columns is each, for every node."""
-    return float(n_steps) * objective.design.n_rows * objective.design.n_learners * objective.shape.n_nodes / 4
+def _work(objective: TreeObjective, solver: str, n_steps: int) -> float:
+    """What steps take, roughly in the units of boosting: passes over all columns, for every node."""
+    passes = 2 * INNER_STEPS if solver == "cyclic" else 1
+    return float(n_steps) * passes * objective.design.n_rows * objective.design.n_learners * objective.shape.n_nodes
 
 
 def _solve_joint(
@@ -196,7 +199,7 @@ def _solve_joint(
 
     def after_step(intermediate_result) -> None:
         history.append(float(intermediate_result.fun) * unit)
-        progress.did(_work(objective, 1), n_pieces=1)
+        progress.did(_work(objective, "joint", 1), n_pieces=1)
         progress.say(f"step {len(history) - 1}: loss {history[-1]:.6f}")
         if watch is not None and watch(start.unflatten(intermediate_result.x.copy())):
             raise StopIteration
@@ -233,7 +236,7 @@ def _solve_cyclic(
             parameters, converged = before, True
             break
         history.append(value)
-        progress.did(_work(objective, 1), n_pieces=1)
+        progress.did(_work(objective, "cyclic", 1), n_pieces=1)
         progress.say(f"sweep {sweep + 1}: loss {history[-1]:.6f}")
         if history[-2] - history[-1] <= tol * max(abs(history[-1]), 1e-12):
             converged = True
