@@ -236,7 +236,7 @@ class Progress:
         """What is left of the current part was not needed."""
         part = self._parts.get(self._current or "")
         if part is not None:
-            part.work, part.n_pieces = part.done, part.ended
+            part.work, part.n_pieces = part.done, part.ended if part.n_pieces else 0
 
     # -- what is left ------------------------------------------------------------------------------------------
 
