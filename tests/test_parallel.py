@@ -6,9 +6,10 @@ from functools import partial
 
 import numpy as np
 import pytest
+import sklearn
 
 from cstc import CSTCClassifier
-from cstc.parallel import Stopped, n_workers, side_by_side, stop_if_asked
+from cstc.parallel import PATIENCE, Stopped, apart, n_workers, side_by_side, stop_if_asked
 
 
 def test_results_come_in_the_order_of_the_tasks():
@@ -56,6 +57,104 @@ def test_where_one_fails_the_others_stop():
         side_by_side([fails, goes_on], 2)
     assert ended == ["stopped"]
     stop_if_asked()  # outside of tasks nobody asks
+
+
+def test_the_first_error_is_raised_and_those_that_follow_are_not():
+    both = threading.Barrier(2, timeout=20)
+
+    def first():
+        both.wait()
+        raise ValueError("first")
+
+    def second():
+        both.wait()
+        while True:
+            try:
+                stop_if_asked()
+            except Stopped:
+                raise RuntimeError("while stopping") from None
+            time.sleep(0.01)
+
+    for tasks in ([first, second], [second, first]):
+        with pytest.raises(ValueError, match="first"):
+            side_by_side(tasks, 2)
+
+
+def test_tasks_that_wait_for_their_turn_are_not_begun_after_an_error():
+    begun = []
+
+    def fails():
+        raise ValueError("no rows")
+
+    def waits():
+        time.sleep(0.2)
+
+    with pytest.raises(ValueError, match="no rows"):
+        side_by_side([fails, waits, *[partial(begun.append, number) for number in range(50)]], 2)
+    assert begun == []
+
+
+@pytest.mark.parametrize("outer", [apart, lambda task: task()], ids=["apart", "here"])
+def test_who_waits_leaves_tasks_behind_that_do_not_hear(outer):
+    release, ended = threading.Event(), threading.Event()
+
+    def deaf():
+        release.wait(60)
+        try:
+            stop_if_asked()
+        except Stopped:
+            ended.set()
+            raise
+
+    def fails():
+        time.sleep(0.05)
+        raise KeyboardInterrupt
+
+    started = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        outer(lambda: side_by_side([deaf, fails], 2))
+    assert PATIENCE <= time.perf_counter() - started < PATIENCE + 5
+    release.set()
+    assert ended.wait(20)  # it stops as soon as it hears
+
+
+def test_apart_runs_in_a_thread_that_is_like_the_one_that_calls():
+    calls = []
+
+    def task():
+        time.sleep(0.5)
+        inside = side_by_side([threading.get_ident, threading.get_ident, partial(time.sleep, 0.1)], 2)
+        return threading.get_ident(), sklearn.get_config()["assume_finite"], inside
+
+    with sklearn.config_context(assume_finite=True):
+        ident, assume_finite, inside = apart(task, lambda: calls.append(threading.get_ident()))
+    assert ident != threading.get_ident()
+    assert assume_finite
+    assert ident not in inside  # tasks of it still run side by side
+    assert set(calls) == {threading.get_ident()}
+    with pytest.raises(ZeroDivisionError):
+        apart(lambda: 1 / 0)
+
+
+def test_what_is_stopped_stops_all_that_it_runs():
+    heard = []
+
+    def long():
+        try:
+            while True:
+                time.sleep(0.01)
+                stop_if_asked()
+        except Stopped:
+            heard.append(1)
+            raise
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        apart(lambda: side_by_side([long, long], 2), interrupt)
+    time.sleep(0.1)
+    assert heard == [1, 1]
 
 
 def test_number_of_threads(monkeypatch):

@@ -35,6 +35,7 @@ from .losses import Loss
 from .matrix import columns_at
 from .model import TreePool
 from .parallel import side_by_side, stop_if_asked
+from .progress import QUIET, Progress
 from .rows import Rows
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "flatten_booster",
     "rounds_of",
     "trees_of",
+    "work_of",
 ]
 
 MIN_DATA_IN_LEAF = 20
@@ -80,6 +82,8 @@ class Boosting:
         Margins to start from.
     feature_fraction, row_fraction, l2 : float
         Each tree sees a random part of the features and of the rows; leaf values are shrunk by `l2`.
+    progress : Progress
+        Is told of every round.
     """
 
     loss: Loss
@@ -96,6 +100,7 @@ class Boosting:
     feature_fraction: float = 1.0
     row_fraction: float = 1.0
     l2: float = 0.0
+    progress: Progress = QUIET
 
     def starting_at(self, rows: Rows, **changes: Any) -> Boosting:
         """The same from the best constant of some rows on."""
@@ -230,14 +235,17 @@ def _train(
     callbacks: Sequence[Any] = (),
 ) -> lightgbm.Booster:
     """Boost, stopped early on `judges`."""
-    found: list[Any] = [_stop_if_asked, *callbacks]
+    rounds = _Rounds(boosting.progress, n_rounds)
+    found: list[Any] = [rounds, *callbacks]
     judged = [judges] if judges is not None and boosting.early_stopping else []
     if judged:
         found.append(lightgbm.early_stopping(boosting.early_stopping or 1, verbose=False))
     # kept in training: LightGBM would cut off all rounds after the best, and `boost_folds` may need them
-    return lightgbm.train(
+    booster = lightgbm.train(
         parameters, train, n_rounds, valid_sets=judged, callbacks=found, keep_training_booster=True
     )
+    rounds.end()
+    return booster
 
 
 def _be_quiet() -> None:
@@ -245,9 +253,28 @@ def _be_quiet() -> None:
     lightgbm.Dataset(np.zeros((1, 1)), params={"verbosity": -1}).construct()
 
 
-def _stop_if_asked(environment: Any) -> None:
-    """A callback of LightGBM, after every round."""
-    stop_if_asked()
+def work_of(n_rows: int, n_columns: int, n_rounds: int) -> float:
+    """What an ensemble takes, to compare with others: a round passes over all rows even where columns are few."""
+    return float(n_rounds) * (n_rows + 2000) * (n_columns + 20)
+
+
+class _Rounds:
+    """A callback of LightGBM, after every round: the task may have to stop, and progress is told."""
+
+    def __init__(self, progress: Progress, n_rounds: int):
+        self._progress, self._left, self._work = progress, n_rounds, 0.0
+
+    def __call__(self, environment: Any) -> None:
+        stop_if_asked()
+        if not self._work:
+            data = environment.model.train_set
+            self._work = work_of(data.num_data(), data.num_feature(), 1)
+        self._left -= 1
+        self._progress.did(self._work)
+
+    def end(self) -> None:
+        """Rounds that were not needed count as done: the next ensembles will not need all of theirs either."""
+        self._progress.did(self._left * self._work, n_pieces=1)
 
 
 def rounds_of(booster: lightgbm.Booster) -> int:
@@ -321,6 +348,7 @@ class GainRegression:
             "seed": boosting.random_state,
             "num_threads": 1,
         }
+        self._progress = boosting.progress
         self._binned = lightgbm.Dataset(
             columns_at(rows.X, columns),
             np.zeros(len(rows)),
@@ -332,9 +360,16 @@ class GainRegression:
 
     def fit(self, target: np.ndarray) -> lightgbm.Booster:
         # kept in training: LightGBM would write the model out and read it back, which takes longer than growing it
-        return lightgbm.train(
-            self._parameters, self._binned.set_label(target), GATE_ROUNDS, keep_training_booster=True
+        rounds = _Rounds(self._progress, GATE_ROUNDS)
+        booster = lightgbm.train(
+            self._parameters,
+            self._binned.set_label(target),
+            GATE_ROUNDS,
+            callbacks=[rounds],
+            keep_training_booster=True,
         )
+        rounds.end()
+        return booster
 
 
 def trees_of(booster: lightgbm.Booster, n_outputs: int, n_rounds: int | None = None) -> tuple[TreePool, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from .capacity import FEW, Capacity
 from .costs import ResolvedCosts
 from .losses import Loss
 from .model import FittedTree, Schema
+from .progress import QUIET, Progress
 from .rows import Rows
 
 __all__ = ["CandidateRow", "Method", "Problem", "Trained"]
@@ -39,8 +40,8 @@ class Problem:
     boosting : Boosting
         How trees are boosted, if they are.
     random_state : int
-    report : callable
-        Is told what is going on.
+    progress : Progress
+        Is told what is going on, and how much of it is done.
     shared : dict
         What fits to the same rows with other cost weights can use again; a method keeps there what it likes.
     start : object
@@ -56,9 +57,13 @@ class Problem:
     weak_learners: str
     boosting: Boosting
     random_state: int = 0
-    report: Callable[[str], None] = lambda text: None
+    progress: Progress = QUIET
     shared: dict[str, Any] = field(default_factory=dict)
     start: Any = None
+
+    def report(self, text: str) -> None:
+        """Say what is going on."""
+        self.progress.say(text)
 
 
 class CandidateRow(NamedTuple):

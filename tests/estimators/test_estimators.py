@@ -167,8 +167,9 @@ def test_verbose_speaks_on_stderr(estimator, capfd):
         assert out == ""
         said.append(err.splitlines())
     assert said[0] == []
-    assert all(line.startswith(f"[{estimator.__name__}] ") for line in said[1] + said[2])
-    assert not any("step 1:" in line for line in said[1])
+    assert all(line.startswith("cstc fit: ") for line in said[1])
+    assert said[1][-1].split("done in")[0] == "cstc fit: 100% [====================] "
+    assert all(line.startswith(f"[{estimator.__name__}] ") for line in said[2])
     assert any("step 1: loss" in line for line in said[2])
 
 

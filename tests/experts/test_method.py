@@ -239,7 +239,7 @@ def test_evaluation_is_part_of_the_price():
 
 def test_it_says_what_it_is_doing(capsys):
     _, X, y, _ = dear_for_some("regression", 200)
-    CSTCRegressor(verbose=1, **QUICK).fit(X, y)
+    CSTCRegressor(verbose=2, **QUICK).fit(X, y)
     told = capsys.readouterr().err.splitlines()
     assert told[0] == "[CSTCRegressor] orders of buying"
     assert told[1].endswith("experts on up to 5 features")

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -447,14 +448,23 @@ def test_one_random_state_for_all_models():
 
 
 def test_progress(capsys):
-    two(verbose=1)
+    two(verbose=2)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3
     for number, line in enumerate(lines, 1):
         assert line.startswith(f"[Frontier] model {number}, at most {3 - number} left: cost_weight ")
         assert all(word in line for word in ("mean cost", "R²", " s"))
+    two(verbose=1)
+    assert re.fullmatch(r"cstc frontier: 100% \[=+\] 3 models done in \d+ s\n", capsys.readouterr().err)
     two()
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr() == ("", "")
+
+
+def test_each_fit_shows_what_the_estimator_says_where_the_frontier_has_no_line(capsys):
+    loud = CSTCRegressor(costs=PRICES, **QUICK | {"verbose": 2})
+    for verbose, speakers in ((0, {"[CSTCRegressor]"}), (1, {"cstc"}), (2, {"[CSTCRegressor]", "[Frontier]"})):
+        two(loud, verbose=verbose)
+        assert {line.split(" ")[0] for line in capsys.readouterr().err.splitlines()} == speakers
 
 
 def test_plot(fitted):
@@ -798,6 +808,44 @@ def test_killed_five_times(tmp_path):
     assert_same(undisturbed, frontier.set_params(checkpoint=folder).fit(X[:300], y[:300], **rows), X)
     assert done > 0
     assert Checkpoint(folder).settings["random_state"] == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_interrupted_and_called_again(tmp_path):
+    X, y = regression()
+    rows = {"X_val": X[300:], "y_val": y[300:]}
+    estimator = CSTCRegressor(costs=PRICES, **QUICK | {"n_weak_learners": 100})
+    frontier = Frontier(estimator, n_weights=8)
+    undisturbed = clone(frontier).fit(X[:300], y[:300], **rows)
+    script = SCRIPT.replace("n_weak_learners=10", "n_weak_learners=100")
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        while process.poll() is None and len(list(tmp_path.glob("model-*.json"))) < 2:
+            time.sleep(0.005)
+        sent = time.perf_counter()
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+        assert time.perf_counter() - sent < 3.0
+    assert process.returncode != 0
+    assert said.strip().endswith("KeyboardInterrupt")
+    done = len(list(tmp_path.glob("*.cstc")))
+    assert 2 <= done < len(undisturbed.tried_)
+    assert_same(undisturbed, frontier.set_params(checkpoint=tmp_path).fit(X[:300], y[:300], **rows), X)
+
+
+def test_an_interrupted_frontier_is_what_it_was(monkeypatch):
+    frontier = two()
+    before = dict(vars(frontier))
+    with monkeypatch.context() as patched:
+        patched.setattr(Experts, "train", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            frontier.fit(*regression(200))
+    assert vars(frontier) == before
+
+
+def interrupted(self, problem):
+    raise KeyboardInterrupt
 
 
 def test_what_is_not_fitted_or_no_curve():

@@ -12,12 +12,13 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import _check_n_features, check_is_fitted
 
-from ..estimators._base import CSTCBase
+from ..estimators._base import CSTCBase, all_or_nothing
 from ..estimators._parameters import check_parameters
 from ..frontier._parts import part_rows, with_checked_weights
 from ..matrix import is_sparse
 from ..metrics import ndcg
 from ..model import FittedTree
+from ..parallel import apart
 from ..rows import Rows, check_queries
 from ._frontier import SystemFrontier, frontier_of
 from ._setting import TASKS, Setting, set_up
@@ -122,7 +123,7 @@ class Baseline(BaseEstimator):
         self
         """
         setting = self._set_up(X, y, X_val, y_val, sample_weight, sample_weight_val, qid, qid_val)
-        return self._become(setting, self._share(setting))
+        return self._become(setting, apart(lambda: self._share(setting)))
 
     def _set_up(self, X, y, X_val, y_val, sample_weight, sample_weight_val, qid, qid_val) -> Setting:
         self._check_own_parameters()
@@ -147,16 +148,20 @@ class Baseline(BaseEstimator):
 
     def _become(self, setting: Setting, shared: Any):
         """The fitted model for the parameters as they are."""
+        with all_or_nothing(self):
+            self._fit_to(setting, shared)
+        return self
+
+    def _fit_to(self, setting: Setting, shared: Any) -> None:
         self._face = setting.face
         self.costs_ = setting.costs
         self.n_features_in_ = len(setting.schema.feature_names)
         for name in ("feature_names_in_", "classes_"):
             if hasattr(setting.face, name):
                 setattr(self, name, getattr(setting.face, name))
-        self.model_ = self._fit_model(setting, shared)
+        self.model_ = apart(lambda: self._fit_model(setting, shared), setting.boosting.progress.draw)
         rows = setting.train if setting.everything is None else setting.everything
         self.mean_cost_ = float(np.average(self._cost(rows.X, "branch", rows.qid), weights=rows.weights))
-        return self
 
     def frontier(
         self,
@@ -191,7 +196,8 @@ class Baseline(BaseEstimator):
         quality : callable, str or None, default=None
             What to compare models by, as in `cstc.Frontier`.
         verbose : int, default=0
-            1 shows a line for each model.
+            1 shows how many models are done and the time left, in one line that moves (in a log, a line every 10
+            seconds); 2 a line for each model.
 
         Returns
         -------

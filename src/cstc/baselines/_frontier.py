@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any
 
+from ..boosting import work_of
+from ..estimators._base import watched
 from ..frontier import FrontierTable
 from ..frontier._choice import Choice
-from ..frontier._fits import Point, judged_point
+from ..frontier._fits import Point, judged_point, tell_of
 from ..frontier._grid import not_dominated, search
 from ..metrics import Quality, quality_of
+from ..parallel import apart
+from ..progress import Progress
 from ..rows import Rows
 
 __all__ = ["SystemFrontier", "frontier_of"]
@@ -61,15 +63,21 @@ class _Models:
     shared: Any
     validation: Rows
     quality: Quality
-    report: Callable[[int, Point, float], None]
+    quality_name: str
+    progress: Progress
     points: dict[Any, Point] = field(default_factory=dict)
 
     def __call__(self, weight: Any) -> Point:
         if weight not in self.points:
             started = time.perf_counter()
+            self.progress.begin_model()
+            if self.shared is None:  # each model is an ensemble of its own
+                self.progress.begin("boosting", work_of_one(self.setting))
             model = self.system._at(self.setting, self.shared, weight)
             self.points[weight] = self._judge(model, weight)
-            self.report(len(self.points), self.points[weight], time.perf_counter() - started)
+            self.progress.end_model()
+            took = f"{time.perf_counter() - started:.1f} s"
+            tell_of(self.progress, len(self.points), self.points[weight], self.quality_name, took)
         return self.points[weight]
 
     def _judge(self, model: Any, value: Any) -> Point:
@@ -82,6 +90,12 @@ class _Models:
         return self.setting.units.risk(self.setting.constant_risk)
 
 
+def work_of_one(setting: Any) -> float:
+    """What an ensemble takes, for those who watch: it may be grown once more on all rows."""
+    n, n_columns = setting.train.X.shape
+    return (1 if setting.everything is None else 2) * work_of(n, n_columns, setting.boosting.n_rounds)
+
+
 def frontier_of(
     system: Any, setting: Any, validation: Rows, values: Any, n_points: Any, quality: Any, verbose: int
 ) -> SystemFrontier:
@@ -89,25 +103,20 @@ def frontier_of(
     if not isinstance(n_points, Integral) or n_points < 2:
         raise ValueError(f"n_points is {n_points!r}; it must be a whole number, 2 or more")
     name, judged = quality_of(quality, setting.face)
-
-    def report(n_done: int, point: Point, seconds: float) -> None:
-        if verbose:
-            value = point.row[system._varied]
-            shown = f"{value:.4g}" if isinstance(value, float) else repr(value)
-            print(
-                f"[{type(system).__name__}] model {n_done}: {system._varied} {shown}, mean cost {point.cost:.4g}, "
-                f"{name} {point.quality:.4f}, {seconds:.1f} s",
-                file=sys.stderr,
-                flush=True,
-            )
-
-    shared = system._share(setting)
-    models = _Models(system, setting, shared, validation, judged, report)
-    if values is None:
-        values = system._values(setting, shared, int(n_points))
-    if values is None:
-        search(models, int(n_points))
-    else:
-        for value in values:
-            models(value)
+    n_most = int(n_points) if values is None else len(set(values))
+    speaker = type(system).__name__
+    progress = Progress(f"cstc {speaker}", verbose, speaker=speaker, n_models=n_most)
+    setting = replace(setting, boosting=replace(setting.boosting, progress=progress))
+    with watched(progress):
+        progress.begin("what all models share", work_of_one(setting), once=True)
+        shared = apart(lambda: system._share(setting), progress.draw)
+        models = _Models(system, setting, shared, validation, judged, name, progress)
+        if values is None:
+            values = system._values(setting, shared, n_most)
+            progress.n_models = n_most if values is None else len(values)
+        if values is None:
+            search(models, n_most)
+        else:
+            for value in values:
+                models(value)
     return SystemFrontier(list(models.points.values()), name, quality)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
-import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -32,15 +35,40 @@ from ..model import FittedTree, Schema
 from ..model.file import save
 from ..model.schema import encode, refuse_one_row
 from ..paper.objective import NodeParameters
+from ..parallel import apart
+from ..progress import Progress
 from ..rows import Rows, check_queries
 from ..tables import categories_of, is_frame
 from ._methods import explain_unknown, method_of
 from ._parameters import check_parameters
 
-__all__ = ["CSTCBase"]
+__all__ = ["CSTCBase", "all_or_nothing", "watched"]
 
 MEAN_COST_ROWS = 2000
 MOST_CATEGORIES = 65_535
+
+
+@contextmanager
+def all_or_nothing(estimator: Any) -> Iterator[None]:
+    """Where a fit fails or is interrupted, the estimator stays what it was: fitted before, or not at all."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+@contextmanager
+def watched(progress: Progress) -> Iterator[None]:
+    """The last line of a progress, whatever happens."""
+    try:
+        yield
+    except BaseException:
+        progress.close(finished=False)
+        raise
+    progress.close()
 
 
 class CSTCBase(BaseEstimator):
@@ -98,13 +126,35 @@ class CSTCBase(BaseEstimator):
     # -- fitting ---------------------------------------------------------------------------------------------
 
     def _fit(
-        self, X, y, X_val, y_val, sample_weight, sample_weight_val, qid=None, qid_val=None, shared=None, start=None
+        self,
+        X,
+        y,
+        X_val,
+        y_val,
+        sample_weight,
+        sample_weight_val,
+        qid=None,
+        qid_val=None,
+        shared=None,
+        start=None,
+        progress=None,
     ):
         """Validate, hand over to the method, keep what it returns.
 
-        `shared` is kept by a frontier for fits to the same rows, `start` is the solution of one of them.
+        `shared` is kept by a frontier for fits to the same rows, `start` is the solution of one of them, and
+        `progress` is told of all of them.
         """
         check_parameters(self)
+        given = X, y, X_val, y_val, sample_weight, sample_weight_val, qid, qid_val
+        with all_or_nothing(self):
+            if progress is not None:
+                return self._fit_watched(given, shared, start, progress)
+            own = Progress("cstc fit", self.verbose, speaker=type(self).__name__)
+            with watched(own):
+                return self._fit_watched(given, shared, start, own)
+
+    def _fit_watched(self, given, shared, start, progress):
+        X, y, X_val, y_val, sample_weight, sample_weight_val, qid, qid_val = given
         method = self._resolved_method()
         rows = self._check_rows(X, y, sample_weight, qid, reset=True)
         names = self._feature_names()
@@ -118,23 +168,22 @@ class CSTCBase(BaseEstimator):
         categorical = self._categorical_columns(names)
         self._check_codes(rows.X, names, categorical)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        loss = self._loss()
-        trained = method.train(
-            Problem(
-                rows=rows,
-                validation=validation,
-                loss=loss,
-                costs=self.costs_,
-                schema=self._schema(rows),
-                cost_weight=float(self.cost_weight),
-                weak_learners=self.weak_learners,
-                boosting=self._boosting(loss, self.costs_, categorical, seed, method.capacity(len(rows))),
-                random_state=seed,
-                report=self._report,
-                shared={} if shared is None else shared,
-                start=start,
-            )
+        loss, usual = self._loss(), method.capacity(len(rows))
+        problem = Problem(
+            rows=rows,
+            validation=validation,
+            loss=loss,
+            costs=self.costs_,
+            schema=self._schema(rows),
+            cost_weight=float(self.cost_weight),
+            weak_learners=self.weak_learners,
+            boosting=replace(self._boosting(loss, self.costs_, categorical, seed, usual), progress=progress),
+            random_state=seed,
+            progress=progress,
+            shared={} if shared is None else shared,
+            start=start,
         )
+        trained = apart(lambda: method.train(problem), progress.draw)
         self._take(trained)
         self.mean_cost_ = self._mean_cost(rows)
         if not trained.converged:
@@ -142,7 +191,7 @@ class CSTCBase(BaseEstimator):
                 f"the loss still fell after max_iter={method.max_iter} steps; "
                 f"a larger max_iter of the method, or a tol above {method.tol:g}, ends this",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         return self
 
@@ -320,11 +369,6 @@ class CSTCBase(BaseEstimator):
                     f"column {names[column]!r} is categorical and holds the code {bad[0]:g}; codes must be whole "
                     f"numbers from 0 to {MOST_CATEGORIES}: number the categories from 0 on, or give them as text"
                 )
-
-    def _report(self, text: str) -> None:
-        step = text.startswith(("step", "sweep"))
-        if self.verbose > (1 if step else 0):
-            print(f"[{type(self).__name__}] {text}", file=sys.stderr, flush=True)
 
     # -- using -----------------------------------------------------------------------------------------------
 

@@ -42,7 +42,8 @@ PARAMETERS = """
     n_jobs : int or None, default=None
         Threads of boosting; None or -1: all cores.
     verbose : int, default=0
-        1 shows what is going on, 2 every step of a solver."""
+        1 shows how much is done and the time left, in one line that moves (in a log, a line every 10 seconds); 2 every
+        step as a line of its own."""
 
 ATTRIBUTES = """
     Attributes

@@ -21,7 +21,7 @@ from ..matrix import columns_at, is_sparse, missing_columns
 from ..model import TreePool
 from .chain import Chain, ChainGrower, Chains
 from .expert import Expert
-from .gates import Policy, induce
+from .gates import Policy, expect_gates, induce
 
 __all__ = ["Branching", "Groups", "Partition", "part"]
 
@@ -271,6 +271,7 @@ class Groups:
 
     def induce(self, cost_weight: float) -> Branching:
         """The best policy of each group."""
+        expect_gates([chain for chains in self._chains for chain in chains.chains])
         value = np.empty(len(self._weights))
         chosen, reached, costs = [], [], []
         for at, chains, price in zip(self._rows, self._chains, self._prices, strict=True):

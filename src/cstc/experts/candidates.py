@@ -21,7 +21,7 @@ from ..parallel import side_by_side
 from .branches import Branching, Groups
 from .chain import Chain, ChainGrower, Chains, gate_members
 from .expert import Expert
-from .gates import Policy, induce
+from .gates import Policy, expect_gates, induce
 from .lazy import LazyExperts
 
 __all__ = ["Candidate", "Family", "Nodes", "candidates_for", "everything_of", "least_of"]
@@ -176,6 +176,7 @@ def _chain_candidates(family: Family, cost_weight: float) -> tuple[list[Candidat
     shift adds the noise of the labels.
     """
     chains = family.grown.chains
+    expect_gates(chains)
     policies = side_by_side([partial(induce, chain, cost_weight) for chain in chains], chains[0].boosting.n_jobs)
     best = int(np.argmin([policy.loss for policy in policies]))
     found = [
@@ -220,6 +221,7 @@ def _better_lazily(family: Family, k: int) -> bool:
     """Whether a lazy expert is better than chains at the cost weight that it was grown for."""
     if k not in family.better_lazily:
         cost_weight = family.lazy.unit * 2.0**k
+        expect_gates(family.grown.chains)
         best = min((induce(chain, cost_weight) for chain in family.grown.chains), key=lambda policy: policy.loss)
         family.better_lazily[k] = family.lazy.competes(k, cost_weight, best.value)
     return family.better_lazily[k]
@@ -230,6 +232,7 @@ def _lazy_candidate(family: Family, cost_weight: float, chain: Chain, least: Can
     lazy = family.lazy.find(cost_weight, least.value)
     if isinstance(lazy, str):
         return Candidate("lazy end", why_not=lazy)
+    expect_gates([chain])
     policy = induce(chain.shifted(), cost_weight, lazy)
     has_one = policy.stages[-1] == len(chain.stages)
     return Candidate(

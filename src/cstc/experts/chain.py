@@ -12,13 +12,13 @@ from functools import cached_property
 
 import numpy as np
 
-from ..boosting import GATE_ROUNDS, Boosting, GainRegression
+from ..boosting import GATE_ROUNDS, Boosting, GainRegression, work_of
 from ..costs import ResolvedCosts
 from ..matrix import cells_at
 from ..rows import Rows
 from .expectation import Expectation, calibrated
-from .expert import Expert, constant_expert, grow_experts
-from .purchases import Order, Stage, orders_of
+from .expert import Expert, constant_expert, grow_experts, work_of_expert
+from .purchases import EXPONENTS, LEVELS, Order, Stage, orders_of
 
 __all__ = ["Chain", "ChainGrower", "Chains", "gate_members"]
 
@@ -88,6 +88,12 @@ class Chain:
         own = self.stages[stage].columns
         following = self.stages[stage + 1].columns if stage + 1 < len(self.stages) else None
         return len(own) > 0 and (following is None or len(following) > len(own))
+
+    def work_of_gates(self) -> tuple[float, int]:
+        """What they take to learn, and of how many regressions they are."""
+        stages = [self.stages[stage] for stage in range(len(self.stages)) if self.can_gate(stage)]
+        work = sum(work_of(len(self.rows) // 2, len(stage.columns), GATE_ROUNDS) for stage in stages)
+        return 2 * work, 2 * len(stages)
 
     def regression(self, stage: int, half: int) -> GainRegression:
         """What learns one half of a gate; features are binned once for all cost weights."""
@@ -160,6 +166,9 @@ class ChainGrower:
         # 2. orders of buying, cut into stages, and an expert for each stage
         if whole:
             self.report("orders of buying")
+        progress, of_whom = boosting.progress, "" if whole else " of groups"
+        work = len(EXPONENTS) * work_of(len(rows), len(columns), len(LEVELS))
+        progress.begin(f"orders of buying{of_whom}", work, once=whole)
         risk = self.risk(np.tile(boosting.constant, (len(rows), 1)), rows)
         orders = orders_of(boosting, rows, columns, paid, risk)
         sets = [columns, *(stage.columns for order in orders for stage in order.stages)]
@@ -168,6 +177,8 @@ class ChainGrower:
         wanted = [(each, boosting) for each in sets]
         if boosting.costs.evaluation:
             wanted += [(each, _hasty(boosting)) for each in sets[1:] if len(each)]
+        work, n_boosters = experts.work(wanted)
+        progress.begin(f"experts{of_whom}", work, n_boosters, once=whole)
         experts.grow(wanted)
         self.n_grown += len(experts)
         everything = experts[columns, boosting]
@@ -207,6 +218,14 @@ class _ExpertStore:
         distinct = {self._key(*each): each for each in wanted}
         found = grow_experts(list(distinct.values()), self._rows, self._folds)
         self._grown |= dict(zip(distinct, found, strict=True))
+
+    def work(self, wanted: Sequence[tuple[np.ndarray, Boosting]]) -> tuple[float, int]:
+        """What growing them takes, and how many boosters that is."""
+        distinct = {self._key(*each): each for each in wanted if len(each[0])}
+        n_folds = len(np.unique(self._folds))
+        work = sum(work_of_expert(boosting, columns, self._rows, n_folds) for columns, boosting in distinct.values())
+        members = [n_folds + bool(boosting.costs.evaluation) for _, boosting in distinct.values()]
+        return work, sum(members)
 
     def __getitem__(self, wanted: tuple[np.ndarray, Boosting]) -> Expert:
         return self._grown[self._key(*wanted)]

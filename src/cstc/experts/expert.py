@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..boosting import Binned, Boosting, agree_on_rounds, trees_of
+from ..boosting import Binned, Boosting, agree_on_rounds, trees_of, work_of
 from ..capacity import MANY_ROWS, rounds_on_all
 from ..costs import ResolvedCosts
 from ..matrix import cells_at
@@ -27,7 +27,9 @@ from ..model.build import Score
 from ..parallel import side_by_side
 from ..rows import Rows
 
-__all__ = ["Expert", "constant_expert", "grow_experts", "scores_of"]
+__all__ = ["Expert", "constant_expert", "grow_experts", "scores_of", "work_of_expert"]
+
+HEARING = 0.08  # of what growing a member takes, what its trees take to say something of each row
 
 
 class Expert:
@@ -115,6 +117,12 @@ class _Growing:
         self._binned, self._boosters = None, {}
 
 
+def work_of_expert(boosting: Boosting, columns: np.ndarray, rows: Rows, n_folds: int) -> float:
+    """For those who watch."""
+    member = work_of(len(rows) * (n_folds - 1) // n_folds, len(columns), boosting.n_rounds)
+    return member * (n_folds * (1 + HEARING) + bool(boosting.costs.evaluation))
+
+
 def _bin(boosting: Boosting, rows: Rows, columns: np.ndarray) -> Binned | None:
     return Binned(boosting.on(columns), rows.on(columns)) if len(columns) else None
 
@@ -137,6 +145,7 @@ def _finish(
             # of a class that it never met a member knows nothing: that the others' margins fell is no knowledge
             out = out & np.isin(rows.y, rows.y[~out])
         margins[out] += pool.scores(cells_at(rows.X, out, columns), tree_weights)
+        boosting.progress.did(HEARING * work_of(int((~out).sum()), len(columns), boosting.n_rounds))
     if len(rows) >= MANY_ROWS:
         return Expert(partial(_on_all, binned, columns, rounds_on_all(rounds, len(parts))), margins)
     if boosting.costs.evaluation:

@@ -21,6 +21,7 @@ Out of fold
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -34,7 +35,7 @@ from ..parallel import side_by_side
 from .chain import Chain
 from .lazy import LazyExpert
 
-__all__ = ["Gate", "Policy", "induce"]
+__all__ = ["Gate", "Policy", "expect_gates", "induce"]
 
 NO_COLUMNS = np.zeros(0, dtype=int)
 RARE = 0.005  # a gate that nearly all rows, or nearly none, pass is no gate
@@ -158,6 +159,17 @@ def induce(chain: Chain, cost_weight: float, lazy: LazyExpert | None = None) -> 
         loss_history=np.array(history),
         reached=np.array([chain.mean(stops == stage) for stage, _ in nodes]),
     )
+
+
+def expect_gates(chains: Sequence[Chain], *, begin: bool = True) -> None:
+    """Tell those who watch that the gates of some chains are learned now, or later."""
+    progress = chains[0].boosting.progress
+    found = [chain.work_of_gates() for chain in chains]
+    work, n_pieces = sum(each for each, _ in found), sum(each for _, each in found)
+    if begin:
+        progress.begin("gates", work, n_pieces)
+    else:
+        progress.plan("gates", work)
 
 
 def _learn_gate(chain: Chain, stage: int, gain: np.ndarray) -> tuple[Gate, np.ndarray]:

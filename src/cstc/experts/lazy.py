@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..boosting import Boosting, boost, boost_folds, evenly, trees_of
+from ..boosting import Boosting, boost, boost_folds, evenly, trees_of, work_of
 from ..capacity import MANY_ROWS, rounds_on_all
 from ..costs import ResolvedCosts
 from ..matrix import rows_at
@@ -29,7 +29,7 @@ from .expert import Expert
 __all__ = ["LazyExpert", "LazyExperts"]
 
 LEAST_ROWS = 1000  # with fewer, one fold says next to nothing
-MOST_SCREENED = 10_000  # rows of the others teach, and as many of the first fold judge, to see whether there is a chance
+MOST_SCREENED = 5000  # so many rows teach, and as many judge, whether there is a chance
 NEGLIGIBLE = 0.01  # part of the loss that all purchases together must weigh
 
 
@@ -141,6 +141,7 @@ class LazyExperts:
     def _screen(self, k: int) -> _Screen:
         if k not in self._screened:
             kept, out = self._rows.take(self._pupils), self._rows.take(self._judges)
+            self._expect(1)
             booster = boost(self._boosting, kept, cost_weight=self.unit * 2.0**k, validation=out)
             pool, weights = trees_of(booster, len(self._boosting.constant))
             losses, items = self._told(pool, weights, self._judges)
@@ -153,6 +154,7 @@ class LazyExperts:
             return self._grown[k]
         boosting, rows, strength = self._boosting, self._rows, self.unit * 2.0**k
         n_outputs, costs = len(boosting.constant), boosting.costs
+        self._expect(len(np.unique(self._folds)) + 1)
         boosters, rounds = boost_folds(boosting, rows, self._folds, cost_weight=strength)
         margins = np.tile(boosting.constant, (len(rows), 1))
         items = np.zeros((len(rows), costs.n_items), dtype=bool)
@@ -168,6 +170,12 @@ class LazyExperts:
         losses = self._expected(margins) + self._expected.shift(margins)
         self._grown[k] = LazyExpert(expert, losses, items, costs)
         return self._grown[k]
+
+    def _expect(self, n_boosters: int) -> None:
+        """Tell those who watch."""
+        n, n_columns = self._rows.X.shape
+        work = n_boosters * work_of(n, n_columns, self._boosting.n_rounds)
+        self._boosting.progress.begin("lazy experts", work, n_boosters)
 
     def _told(self, pool: TreePool, weights: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Expected losses of an ensemble at some rows, shifted to what was observed, and what it buys there."""

@@ -21,15 +21,17 @@ from typing import Any
 
 import numpy as np
 
+from ..boosting import GATE_ROUNDS, Boosting, work_of
 from ..capacity import Capacity, capacity_for, folds_for
 from ..method import CandidateRow, Method, Problem, Trained
 from ..model.build import build_tree
-from ..rows import Units, folds_of
+from ..rows import Rows, Units, folds_of
 from .candidates import Candidate, Family, candidates_for, everything_of, least_of
 from .chain import ChainGrower
-from .expert import scores_of
+from .expert import scores_of, work_of_expert
+from .gates import expect_gates
 from .lazy import LazyExperts
-from .purchases import unit_of_prices
+from .purchases import EXPONENTS, MOST_STAGES, unit_of_prices
 
 __all__ = ["Experts"]
 
@@ -74,6 +76,7 @@ class Experts(Method):
         if "family" not in problem.shared:
             problem.shared["family"] = self._grow(problem)
         family, units = problem.shared["family"]
+        expect_gates(family.grown.chains, begin=False)
         if problem.cost_weight == 0:  # nothing is weighed
             candidates = [everything_of(family)]
         else:
@@ -123,11 +126,22 @@ class Experts(Method):
         if len(np.unique(folds)) < 2 or half.all() or not half.any():
             what = "rows" if rows.qid is None else "whole queries"
             raise ValueError(f"experts are fitted in folds of {what}, and the data has too few of them; give more")
+        _plan(boosting, rows, n_folds)
         grower = ChainGrower(rows, boosting, folds, half, problem.report)
         grown = grower.grow(np.arange(n), np.arange(rows.X.shape[1]), costs.prices == 0)
         unit = unit_of_prices(costs, grower.risk(np.tile(boosting.constant, (n, 1))))
         lazy = LazyExperts(boosting, rows, folds, unit, grown.expected)
         return Family(grower, grown, lazy, {}, {}), units
+
+
+def _plan(boosting: Boosting, rows: Rows, n_folds: int) -> None:
+    """Before orders of buying are known: two of them, whose stages have half of the features on average."""
+    n, n_columns = rows.X.shape
+    n_sets = len(EXPONENTS) * min(MOST_STAGES, n_columns)
+    half, everything = np.arange(n_columns // 2 + 1), np.arange(n_columns)
+    work = n_sets * work_of_expert(boosting, half, rows, n_folds) + work_of_expert(boosting, everything, rows, n_folds)
+    boosting.progress.plan("experts", work, once=True)
+    boosting.progress.plan("gates", n_sets * 2 * work_of(n // 2, len(half), GATE_ROUNDS))
 
 
 def _row(candidate: Candidate, taken: Candidate, units: Units) -> CandidateRow:

@@ -56,7 +56,8 @@ def orders_of(boosting: Boosting, rows: Rows, columns: np.ndarray, paid: np.ndar
     prices = np.where(paid, 0.0, costs.prices)
     bill = replace(costs, prices=prices, feature_items=costs.feature_items[columns])
     local = replace(boosting.on(columns), costs=bill)
-    seen = rows.take(evenly(np.arange(len(rows)), MOST_ROWS)).on(columns) if len(rows) > MOST_ROWS else rows.on(columns)
+    seen = rows if len(rows) <= MOST_ROWS else rows.take(evenly(np.arange(len(rows)), MOST_ROWS))
+    seen = seen.on(columns)
     orders: list[Order] = []
     tasks = [partial(_entering, local, seen, risk, exponent) for exponent in EXPONENTS.values()]
     for name, entering in zip(EXPONENTS, side_by_side(tasks, boosting.n_jobs), strict=True):

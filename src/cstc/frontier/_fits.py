@@ -16,10 +16,11 @@ import numpy as np
 from sklearn.base import clone
 
 from ..metrics import cost_summary
+from ..progress import Progress
 from ..rows import Rows
 from ._checkpoint import Checkpoint
 
-__all__ = ["Fits", "Point", "judged_point"]
+__all__ = ["Fits", "Point", "judged_point", "tell_of"]
 
 NEAR = 8.0  # a solution for a cost weight up to so many times as large is a good start
 
@@ -57,6 +58,15 @@ def judged_point(model: Any, varied: str, value: Any, costs: np.ndarray, quality
     return Point(model, row | {"quality": quality, "nodes": model.model_.shape.n_nodes, "items": items})
 
 
+def tell_of(progress: Progress, n_done: int, point: Point, quality_name: str, took: str) -> None:
+    """A line for each model, for those who want one."""
+    varied, value = next(iter(point.row.items()))
+    left = "" if progress.n_models is None else f", at most {max(progress.n_models - n_done, 0)} left"
+    shown = f"{value:.4g}" if isinstance(value, float) else repr(value)
+    told = f"{varied} {shown}, mean cost {point.cost:.4g}, {quality_name} {point.quality:.4f}, {took}"
+    progress.say(f"model {n_done}{left}: {told}")
+
+
 def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else repr(value)
 
@@ -70,7 +80,8 @@ class Fits:
     validation: Rows
     quality: Callable[[Any, Rows, np.ndarray | None], float]
     store: Checkpoint | None
-    report: Callable[[int, Point, float, bool], None]
+    progress: Progress
+    quality_name: str
     points: dict[float, Point] = field(default_factory=dict)
     shared: dict[str, Any] = field(default_factory=dict)
 
@@ -78,6 +89,7 @@ class Fits:
         if weight in self.points:
             return self.points[weight]
         started = time.perf_counter()
+        self.progress.begin_model()
         model = clone(self.estimator).set_params(cost_weight=weight)
         found = None if self.store is None else self.store.restore(weight)
         if found is not None:
@@ -85,11 +97,14 @@ class Fits:
         else:
             rows = self.train
             given = {"shared": self.shared, "start": self._start(weight)}
+            given |= {"progress": self.progress} if self.progress.shown else {}  # or its own, if the estimator has one
             model._fit(rows.X, rows.y, None, None, rows.weights, None, rows.qid, None, **given)
             if self.store is not None:
                 self.store.store(weight, model.model_, model._state())
         point = self.points[weight] = self._judge(model)
-        self.report(len(self.points), point, time.perf_counter() - started, found is not None)
+        self.progress.end_model(fitted=found is None)
+        took = f"{time.perf_counter() - started:.1f} s" if found is None else "from the checkpoint"
+        tell_of(self.progress, len(self.points), point, self.quality_name, took)
         return point
 
     def _start(self, weight: float) -> Any:

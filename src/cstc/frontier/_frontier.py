@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
@@ -12,12 +10,13 @@ import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state
 
-from ..estimators._base import CSTCBase
+from ..estimators._base import CSTCBase, all_or_nothing, watched
 from ..metrics import quality_of
+from ..progress import Progress
 from ..rows import Rows
 from ._checkpoint import Checkpoint
 from ._choice import Choice
-from ._fits import Fits, Point
+from ._fits import Fits
 from ._grid import fit_given, not_dominated, search
 from ._identity import costs_identity, data_identity, settings_identity
 from ._parts import part_rows, with_checked_weights
@@ -49,9 +48,12 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
         Part of the rows that is held out for choosing when `fit` is given no validation data (whole queries for a
         ranker, stratified for classes).
     checkpoint : path or None, default=None
-        A folder for finished models.  A fit that was killed goes on from them and ends with the same frontier.
+        A folder for finished models.  A fit that was killed or interrupted goes on from them and ends with the same
+        frontier.
     verbose : int, default=0
-        1 shows a line for each model.
+        1 shows how many models are done, what the current fit does and the time left for all, in one line that moves
+        (in a log, a line every 10 seconds); 2 a line for each model.  With 0 and 2 each fit also shows what `verbose`
+        of the estimator says.
 
     Attributes
     ----------
@@ -140,11 +142,19 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
             store.bind(identity | settings_identity(self, estimator))
         name, quality = quality_of(self.quality, estimator)
         n_most = self.n_weights if self.cost_weights is None else len(set(self.cost_weights)) + 1
-        fits = Fits(estimator, train, validation, quality, store, self._reporter(name, n_most))
-        if self.cost_weights is None:
-            search(fits, n_most)
-        else:
-            fit_given(fits, sorted({float(weight) for weight in self.cost_weights}, reverse=True))
+        progress = Progress("cstc frontier", self.verbose, speaker="Frontier", n_models=n_most)
+        fits = Fits(estimator, train, validation, quality, store, progress, name)
+        with watched(progress):
+            if self.cost_weights is None:
+                search(fits, n_most)
+            else:
+                fit_given(fits, sorted({float(weight) for weight in self.cost_weights}, reverse=True))
+        with all_or_nothing(self):
+            self._take(fits, name)
+        return self
+
+    def _take(self, fits: Fits, name: str) -> None:
+        """Become the fitted frontier of these fits."""
         points = sorted(fits.points.values(), key=lambda point: (point.cost, -point.quality, -point.cost_weight))
         chosen = not_dominated(points)
         self.models_ = [point.model for point in chosen]
@@ -152,12 +162,11 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
         self.tried_ = FrontierTable([point.row for point in points], name)
         self.tried_models_ = [point.model for point in points]
         self.quality_name_ = name
-        self.n_ensembles_ = estimator._resolved_method().n_ensembles(fits.shared)
+        self.n_ensembles_ = fits.estimator._resolved_method().n_ensembles(fits.shared)
         self.n_features_in_ = self.models_[0].n_features_in_
         self.__dict__.pop("feature_names_in_", None)
         if hasattr(self.models_[0], "feature_names_in_"):
             self.feature_names_in_ = self.models_[0].feature_names_in_
-        return self
 
     # -- showing -----------------------------------------------------------------------------------------------
 
@@ -202,7 +211,7 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
         if self.checkpoint is not None and not isinstance(self.checkpoint, str | os.PathLike):
             raise ValueError(f"checkpoint is {self.checkpoint!r}; give None or the path of a folder")
         if not isinstance(self.verbose, Integral) or self.verbose < 0:
-            raise ValueError(f"verbose is {self.verbose!r}; it must be 0 or 1")
+            raise ValueError(f"verbose is {self.verbose!r}; it must be 0, 1 or 2")
 
     def _seed(self, estimator: CSTCBase, store: Checkpoint | None) -> int:
         """One number for all fits: they must share rows and ensembles."""
@@ -235,16 +244,3 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
         if chosen_by.weights is not None and not chosen_by.weights.sum() > 0:
             raise ValueError("all validation rows have weight zero; at least one must count")
         return given, chosen_by, identity | {"costs": costs_identity(costs)}
-
-    def _reporter(self, quality_name: str, n_most: int) -> Callable[[int, Point, float, bool], None]:
-        def report(n_done: int, point: Point, seconds: float, restored: bool) -> None:
-            if self.verbose:
-                took = "from the checkpoint" if restored else f"{seconds:.1f} s"
-                print(
-                    f"[Frontier] model {n_done}, at most {n_most - n_done} left: cost_weight {point.cost_weight:.4g}, "
-                    f"mean cost {point.cost:.4g}, {quality_name} {point.quality:.4f}, {took}",
-                    file=sys.stderr,
-                    flush=True,
-                )
-
-        return report

@@ -37,6 +37,7 @@ POSITION = np.dtype(
 LEARNER = np.dtype([("root", "<i4"), ("depth", "<i4"), ("kinds", "<u4")], align=True)
 MISSING_LEFT, ZERO_IS_MISSING, CATEGORICAL, LINEAR = 1, 2, 4, 8
 ROWS_OF_A_THREAD = 2048  # with fewer, another thread is not worth its start
+ROWS_OF_A_CALL = 8192  # between two calls, who waits can be interrupted
 NONE = np.zeros(0, dtype=np.uint64)
 
 
@@ -213,15 +214,18 @@ def _in_threads(part: Callable[[int, int], None], n: int) -> None:
     """Parts of the rows side by side, in as many threads as are worth it."""
     n_threads = min(usable_cores(), n // ROWS_OF_A_THREAD) if n >= 2 * ROWS_OF_A_THREAD else 1
     if n_threads <= 1:
-        if n:
-            part(0, n)
+        for start in range(0, n, ROWS_OF_A_CALL):
+            part(start, min(start + ROWS_OF_A_CALL, n))
         return
     cuts = np.linspace(0, n, n_threads + 1).astype(int).tolist()
     failed: list[BaseException] = []
 
     def run(start: int, stop: int) -> None:
         try:
-            part(start, stop)
+            for first in range(start, stop, ROWS_OF_A_CALL):
+                if failed:  # elsewhere
+                    return
+                part(first, min(first + ROWS_OF_A_CALL, stop))
         except BaseException as error:  # handed on to the caller
             failed.append(error)
 

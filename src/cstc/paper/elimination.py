@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..parallel import stop_if_asked
 from .features import Seen
 from .hard_tree import HardTree
 
@@ -27,6 +28,7 @@ def eliminate(tree: HardTree, rows: Seen, column_sets: list[np.ndarray], cost_we
         improved = False
         for columns in column_sets:
             while True:
+                stop_if_asked()
                 moves = [_without_columns(tree, rows, columns, nodes) for nodes in _scopes(tree, columns)]
                 losses = [move.exact_loss(rows, cost_weight) for move in moves]
                 if not moves or min(losses) > loss:

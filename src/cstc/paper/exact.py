@@ -149,6 +149,7 @@ class Exact(TreeMethod):
         sets = sets_by_item(columns.column_items, problem.costs.prices)
         for _ in range(2):
             problem.report("elimination, refitting")
+            problem.progress.begin("elimination, refitting", 0.0)
             tree = eliminate(tree, judges, sets, cost_weight)
             reached = tree.shape.paths[tree.terminals(columns.train.phi)].astype(float)
             tree = fine_tune(

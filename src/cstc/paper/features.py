@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..boosting import boost, trees_of
+from ..boosting import boost, trees_of, work_of
 from ..costs import ResolvedCosts
 from ..losses import Loss
 from ..matrix import blocks, dense
@@ -231,6 +231,8 @@ def learn_columns(problem: Problem, validation_fraction: float) -> Columns:
     if problem.weak_learners == "identity":
         pool, scale = TreePool.identity(train.X.shape[1]), parts.units.scale
     else:
+        work = work_of(len(train), train.X.shape[1], problem.boosting.n_rounds)
+        problem.progress.begin("weak learners", work, once=True)
         booster = boost(replace(problem.boosting, constant=constant), train, validation=validation)
         pool, scale = trees_of(booster, len(constant))[0], 1.0
     # 3. their outputs at both kinds of rows

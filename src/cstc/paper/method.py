@@ -72,7 +72,7 @@ class TreeMethod(Method):
         return units.standard_weight(problem.cost_weight), units.standard_weight(float(self.l1_weight))
 
     def _solver_options(self, problem: Problem) -> dict[str, Any]:
-        return {"solver": self.solver, "max_iter": self.max_iter, "tol": self.tol, "report": problem.report}
+        return {"solver": self.solver, "max_iter": self.max_iter, "tol": self.tol, "progress": problem.progress}
 
     def _trained(
         self, columns: Columns, tree: HardTree, slope: float, history: list[np.ndarray], converged: bool, **more: Any
@@ -186,10 +186,12 @@ class Paper(TreeMethod):
         judges = columns.validation
         if self.pruning:
             problem.report("pruning")
+            problem.progress.begin("pruning", 0.0)
             tree = prune(tree, lambda candidate: judges.error(candidate.margins(judges.phi)))
         # 4. fine-tuning
         if self.fine_tuning:
             problem.report("fine-tuning")
+            problem.progress.begin("fine-tuning", 0.0)
             reached = tree.traverse_soft(columns.train.phi, slope)[0]
             tree = fine_tune(tree, columns.train, judges, reached, l1_weight=l1_weight, floor=columns.floor)
         history = [columns.units.risk(solution.loss_history)]

@@ -23,12 +23,15 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ..model import TreeShape
+from ..parallel import stop_if_asked
+from ..progress import QUIET, Progress
 from .objective import NodeParameters, Prior, TreeObjective
 
 __all__ = ["SOLVERS", "Solution", "initialise", "solve"]
 
 SOLVERS = ("joint", "cyclic")
 INNER_STEPS = 20  # conjugate gradient steps for one node at fixed auxiliary variables
+STEPS_OF_A_START = 20  # that the starts of all nodes together take, for those who watch
 SMALLEST_SHARE = 1e-6  # a node that fewer rows reach has nothing to learn from
 
 
@@ -48,7 +51,7 @@ def initialise(
     max_iter: int = 100,
     tol: float = 1e-6,
     threshold: str = "mean",
-    report: Callable[[str], None] = lambda text: None,
+    progress: Progress = QUIET,
 ) -> NodeParameters:
     """Top-down start: each node is solved as if it were a leaf, on the rows that softly reach it.
 
@@ -60,8 +63,13 @@ def initialise(
     parameters = NodeParameters.zeros(objective.design.n_learners, shape.n_nodes, objective.n_columns)
     reached = np.zeros((objective.design.n_rows, shape.n_nodes))
     reached[:, 0] = 1.0
+    work = _work(objective, solver, STEPS_OF_A_START)
+    progress.plan("step", _work(objective, solver, max_iter))
+    progress.begin("start of nodes", work, shape.n_nodes)
     for node in range(shape.n_nodes):
-        report(f"start of node {node + 1} of {shape.n_nodes}")
+        if node:
+            progress.did(work / shape.n_nodes, n_pieces=1)
+        progress.say(f"start of node {node + 1} of {shape.n_nodes}")
         row_weights = objective.row_weights * reached[:, node]
         share = row_weights.sum()
         if share < SMALLEST_SHARE:
@@ -151,18 +159,26 @@ def solve(
     solver: str = "joint",
     max_iter: int = 100,
     tol: float = 1e-6,
-    report: Callable[[str], None] = lambda text: None,
+    progress: Progress = QUIET,
     watch: Callable[[NodeParameters], bool] | None = None,
 ) -> Solution:
     """Improve all nodes of the tree until the loss falls by less than `tol` of itself in a step.
 
     `watch` is shown the parameters after every step of the joint solver and ends it by returning true.
     """
+    if solver in SOLVERS:
+        progress.begin("step", _work(objective, solver, max_iter), max_iter, most=True)
     if solver == "joint":
-        return _solve_joint(objective, start, max_iter, tol, report, watch)
+        return _solve_joint(objective, start, max_iter, tol, progress, watch)
     if solver == "cyclic":
-        return _solve_cyclic(objective, start, max_iter, tol, report)
+        return _solve_cyclic(objective, start, max_iter, tol, progress)
     raise ValueError(f"solver is {solver!r}; it must be one of {SOLVERS}")
+
+
+def _work(objective: TreeObjective, solver: str, n_steps: int) -> float:
+    """What steps take, roughly in the units of boosting: passes over all columns, for every node."""
+    passes = 2 * INNER_STEPS if solver == "cyclic" else 1
+    return float(n_steps) * passes * objective.design.n_rows * objective.design.n_learners * objective.shape.n_nodes
 
 
 def _solve_joint(
@@ -170,19 +186,21 @@ def _solve_joint(
     start: NodeParameters,
     max_iter: int,
     tol: float,
-    report: Callable[[str], None],
+    progress: Progress,
     watch: Callable[[NodeParameters], bool] | None,
 ) -> Solution:
     history = [objective.value(start)]
     unit = max(abs(history[0]), np.finfo(float).tiny)  # L-BFGS takes tolerances as relative only above a loss of 1
 
     def evaluate(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        stop_if_asked()
         value, gradient = objective.value_and_gradient(start.unflatten(flat))
         return value / unit, gradient.flatten().astype(float) / unit
 
     def after_step(intermediate_result) -> None:
         history.append(float(intermediate_result.fun) * unit)
-        report(f"step {len(history) - 1}: loss {history[-1]:.6f}")
+        progress.did(_work(objective, "joint", 1), n_pieces=1)
+        progress.say(f"step {len(history) - 1}: loss {history[-1]:.6f}")
         if watch is not None and watch(start.unflatten(intermediate_result.x.copy())):
             raise StopIteration
 
@@ -203,7 +221,7 @@ def _solve_cyclic(
     start: NodeParameters,
     max_iter: int,
     tol: float,
-    report: Callable[[str], None],
+    progress: Progress,
 ) -> Solution:
     parameters = NodeParameters(start.weights.copy(), start.intercepts.copy(), start.thresholds.copy())
     margins = objective.margins(parameters)
@@ -218,7 +236,8 @@ def _solve_cyclic(
             parameters, converged = before, True
             break
         history.append(value)
-        report(f"sweep {sweep + 1}: loss {history[-1]:.6f}")
+        progress.did(_work(objective, "cyclic", 1), n_pieces=1)
+        progress.say(f"sweep {sweep + 1}: loss {history[-1]:.6f}")
         if history[-2] - history[-1] <= tol * max(abs(history[-1]), 1e-12):
             converged = True
             break
@@ -237,6 +256,7 @@ def _improve_node(objective: TreeObjective, parameters: NodeParameters, margins:
         margins[:, node] = objective.design.matmul(parameters.weights[:, node]) + parameters.intercepts[node]
 
     def evaluate(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        stop_if_asked()
         put(flat)
         value, weights, intercepts, threshold = objective.node_value_and_gradient(
             node, parameters, margins, auxiliaries
