@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..costs import shorten
+from .native import any_infinite
 
 __all__ = ["Schema", "category_code", "columns_of", "encode", "is_missing", "refuse_one_row"]
 
@@ -41,11 +42,11 @@ class Schema:
 
     def matrix(self, X: Any) -> np.ndarray:
         """Rows as numbers, one column for each feature; of a table, the columns by name and categories by number."""
-        refuse_one_row(X)
-        if is_table(X):
-            found = encode(X, self.categories, self.feature_names)
-        else:
+        if X.__class__ is np.ndarray:
             found = _plain_numbers(X)
+        else:
+            refuse_one_row(X)
+            found = encode(X, self.categories, self.feature_names) if is_table(X) else _plain_numbers(X)
         n = len(self.feature_names)
         if found.ndim != 2:
             raise ValueError(
@@ -53,7 +54,7 @@ class Schema:
             )
         if found.shape[1] != n:
             raise ValueError(f"X has {found.shape[1]} columns; the model has {n}: {shorten(self.feature_names)}")
-        if np.isinf(found).any():
+        if any_infinite(found):
             raise ValueError("X holds an infinite value; values must be finite, or NaN where they are missing")
         return found
 

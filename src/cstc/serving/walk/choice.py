@@ -1,8 +1,9 @@
 """How one row goes through the weak learners while its features are still coming in.
 
-Two ways give the same, `pointers` and `bits`, each with a plan that is made once for a model and a walk for each row.
-Learners that are never needed together, such as the experts of different nodes, have plans of their own: a row that
-does not come to a node does nothing for it.
+Three ways give the same, each with a plan that is made once for a model and a walk for each row: `native`, where
+compiled code was built, and otherwise `pointers` and `bits`, in Python alone.  For the latter two, learners that are
+never needed together, such as the experts of different nodes, have plans of their own: a row that does not come to a
+node does nothing for it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...model import TreePool
+from ...model import TreePool, native
 from . import bits
 from .bits import BitPlan
+from .native import NativePlan
 from .pointers import PointerPlan
 from .trees import trees_of
 
-__all__ = ["BlockPlan", "Plan", "Walk", "plan_for"]
+__all__ = ["BlockPlan", "Plan", "Walk", "plan_for", "plan_in_python"]
 
 
 class Walk(Protocol):
@@ -60,6 +62,11 @@ def plan_for(pool: TreePool, n_features: int, together: np.ndarray) -> Plan:
 
     `together` is a bool table (n_sets, n_learners): steps and weights never mix learners that no chain of sets joins.
     """
+    return NativePlan(pool, n_features) if native.available() else plan_in_python(pool, n_features, together)
+
+
+def plan_in_python(pool: TreePool, n_features: int, together: np.ndarray) -> Plan:
+    """The quickest way where there is no compiled code."""
     blocks = _blocks(together)
     trees = trees_of(pool)
     left = bits.MOST_BYTES
