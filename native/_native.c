@@ -264,7 +264,8 @@ static inline void step_down(const Position *positions, const double *row, const
 {
     int32_t here[LANES];
     memcpy(here, at, sizeof here);
-    for (int32_t level = 0; level < depth; level++)
+    for (int32_t level = 0; level < depth; level++) {
+        int32_t moved = 0;
         for (int lane = 0; lane < LANES; lane++) {
             const Position *place = positions + here[lane];
             uint32_t feature = feature_at(place);
@@ -273,8 +274,15 @@ static inline void step_down(const Position *positions, const double *row, const
             if (missing)
                 left |= (x != x) & (int)(place->what & MISSING_LEFT);
             int32_t next = next_of(place, left);
-            here[lane] = !partly || known[feature] ? next : here[lane];
+            if (partly) {
+                next = known[feature] ? next : here[lane];
+                moved |= next ^ here[lane];
+            }
+            here[lane] = next;
         }
+        if (partly && !moved)
+            break;
+    }
     memcpy(at, here, sizeof here);
 }
 
@@ -614,7 +622,12 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     Tree *tree;
-    Py_ssize_t pending; /* learners of the current step that are not evaluated yet */
+    Py_ssize_t pending;   /* learners of the current step that are not evaluated yet */
+    Py_ssize_t evaluated; /* learners that were taken up; for `go`, as the next three */
+    Py_ssize_t node;      /* -1 before the root */
+    Py_ssize_t terminal;  /* -1 as long as it is not known */
+    int leaving;          /* whether the learners are those of the node's prediction */
+    Py_ssize_t n_known;
     Py_ssize_t capacity;
     int32_t depth; /* of the deepest learner of the current step */
     uint32_t kinds;
@@ -650,6 +663,7 @@ static PyObject *tree_start(PyObject *object, PyObject *Py_UNUSED(none))
     if (!self)
         return NULL;
     self->tree = (Tree *)Py_NewRef(object);
+    self->node = self->terminal = -1;
     size_t n_features = (size_t)tree->n_features + 1, n_learners = (size_t)tree->n_learners + 1;
     self->values = PyMem_Calloc(n_features, sizeof(double) + 2);
     self->outputs = PyMem_Malloc(n_learners * (sizeof(double) + 1));
@@ -677,6 +691,14 @@ static Py_ssize_t feature_of(const Walk *self, PyObject *number)
     return feature;
 }
 
+static void know(Walk *self, Py_ssize_t feature, double value)
+{
+    self->values[feature] = value;
+    self->missing |= value != value;
+    self->n_known += !self->known[feature];
+    self->known[feature] = 1;
+}
+
 /* fill(feature, value) */
 static PyObject *walk_fill(PyObject *object, PyObject *const *args, Py_ssize_t n_args)
 {
@@ -691,10 +713,49 @@ static PyObject *walk_fill(PyObject *object, PyObject *const *args, Py_ssize_t n
     double value = PyFloat_AsDouble(args[1]);
     if (value == -1.0 && PyErr_Occurred())
         return NULL;
-    self->values[feature] = value;
-    self->missing |= value != value;
-    self->known[feature] = 1;
+    know(self, feature, value);
     Py_RETURN_NONE;
+}
+
+/* fill_floats(features, raw, known, kinds): the values of some features, if they are all floats that need no
+ * encoding; then true, and they are in `known`, too.  `kinds` says for each feature: 0, never; 1, a number; 2, a number
+ * that may be missing. */
+static PyObject *walk_fill_floats(PyObject *object, PyObject *const *args, Py_ssize_t n_args)
+{
+    Walk *self = (Walk *)object;
+    char *kinds;
+    Py_ssize_t n_kinds;
+    if (n_args != 4 || !PyTuple_Check(args[0]) || !PyDict_Check(args[1]) || !PyDict_Check(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "fill_floats takes features, their values, what is known, and kinds");
+        return NULL;
+    }
+    if (PyBytes_AsStringAndSize(args[3], &kinds, &n_kinds) < 0)
+        return NULL;
+    if (n_kinds != self->tree->n_features) {
+        PyErr_SetString(PyExc_ValueError, "kinds of another number of features");
+        return NULL;
+    }
+    Py_ssize_t n = PyTuple_Size(args[0]);
+    for (Py_ssize_t i = 0; i < n; i++) {
+        Py_ssize_t feature = feature_of(self, PyTuple_GetItem(args[0], i));
+        if (feature < 0)
+            return NULL;
+        PyObject *raw = PyDict_GetItemWithError(args[1], PyTuple_GetItem(args[0], i));
+        if (!raw && PyErr_Occurred())
+            return NULL;
+        if (!raw || !PyFloat_CheckExact(raw) || !kinds[feature])
+            Py_RETURN_FALSE;
+        double value = PyFloat_AsDouble(raw);
+        if (value - value != 0.0 && (value == value || kinds[feature] != 2)) /* infinite, or missing */
+            Py_RETURN_FALSE;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *number = PyTuple_GetItem(args[0], i), *raw = PyDict_GetItemWithError(args[1], number);
+        if (!raw || PyDict_SetItem(args[2], number, raw) < 0)
+            return NULL;
+        know(self, PyLong_AsSsize_t(number), PyFloat_AsDouble(raw));
+    }
+    Py_RETURN_TRUE;
 }
 
 /* The numbers of learners in a step; NULL with an error if one does not exist. */
@@ -712,37 +773,52 @@ static const int32_t *learners_of(const Walk *self, PyObject *step, Py_ssize_t *
     return (int32_t *)bytes;
 }
 
+/* Make room for so many pending learners; -1 with an error if there is none. */
+static int begin_step(Walk *self, Py_ssize_t n)
+{
+    self->pending = 0;
+    self->depth = 0;
+    self->kinds = 0;
+    if (n <= self->capacity)
+        return 0;
+    PyMem_Free(self->learner);
+    self->capacity = 0;
+    self->learner = PyMem_Malloc((size_t)n * 2 * sizeof(int32_t));
+    if (!self->learner) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    self->capacity = n;
+    self->at = self->learner + n;
+    return 0;
+}
+
+static inline void take_up(Walk *self, int32_t number)
+{
+    const Learner *learner = self->tree->pool.learners + number;
+    self->learner[self->pending] = number;
+    self->at[self->pending++] = learner->root;
+    self->depth = learner->depth > self->depth ? learner->depth : self->depth;
+    self->kinds |= learner->kinds;
+}
+
 /* begin(step) */
 static PyObject *walk_begin(PyObject *object, PyObject *step)
 {
     Walk *self = (Walk *)object;
     Py_ssize_t n;
     const int32_t *learners = learners_of(self, step, &n);
-    if (!learners)
+    if (!learners || begin_step(self, n) < 0)
         return NULL;
-    if (n > self->capacity) {
-        PyMem_Free(self->learner);
-        self->capacity = self->pending = 0;
-        self->learner = PyMem_Malloc((size_t)n * 2 * sizeof(int32_t));
-        if (!self->learner)
-            return PyErr_NoMemory();
-        self->capacity = n;
-        self->at = self->learner + n;
-    }
-    const Learner *all = self->tree->pool.learners;
-    int32_t depth = 0;
-    uint32_t kinds = 0;
-    for (Py_ssize_t i = 0; i < n; i++) {
-        const Learner *learner = all + learners[i];
-        self->learner[i] = learners[i];
-        self->at[i] = learner->root;
-        depth = learner->depth > depth ? learner->depth : depth;
-        kinds |= learner->kinds;
-    }
-    self->depth = depth;
-    self->kinds = kinds;
-    self->pending = n;
+    for (Py_ssize_t i = 0; i < n; i++)
+        take_up(self, learners[i]);
     Py_RETURN_NONE;
+}
+
+static Row row_of(const Walk *self)
+{
+    const uint8_t *known = self->n_known < self->tree->n_features ? self->known : NULL;
+    return (Row){self->values, known, self->missing};
 }
 
 /* The feature that a learner waits for at a position; -1 if it is evaluated there, and its output. */
@@ -756,12 +832,11 @@ static int32_t waits_for(const Walk *self, int32_t at, double *value)
     return (int32_t)feature_at(here);
 }
 
-/* advance(): the features that are missing, in growing order. */
-static PyObject *walk_advance(PyObject *object, PyObject *Py_UNUSED(none))
+/* Evaluate the pending learners as far as the known features allow; the missing features, in growing order. */
+static PyObject *advance(Walk *self)
 {
-    Walk *self = (Walk *)object;
     const Pool *pool = &self->tree->pool;
-    const Row row = {self->values, self->known, self->missing};
+    const Row row = row_of(self);
     Py_ssize_t n = self->pending, waiting = 0, n_needed = 0;
     for (Py_ssize_t start = 0; start < n; start += LANES) {
         Py_ssize_t size = n - start < LANES ? n - start : LANES;
@@ -842,6 +917,111 @@ end:
     return sums;
 }
 
+/* advance() */
+static PyObject *walk_advance(PyObject *object, PyObject *Py_UNUSED(none))
+{
+    return advance((Walk *)object);
+}
+
+/* Take up the learners of one of the tree's sums that are not evaluated yet. */
+static int begin_sum(Walk *self, const Sums *sums, Py_ssize_t sum, int leaving)
+{
+    int64_t first = sums->start[sum], end = sums->start[sum + 1];
+    if (begin_step(self, (Py_ssize_t)(end - first)) < 0)
+        return -1;
+    for (int64_t entry = first; entry < end; entry++) {
+        int32_t number = sums->learner[entry];
+        if (!self->done[number] && (entry == first || sums->learner[entry - 1] != number))
+            take_up(self, number);
+    }
+    self->evaluated += self->pending;
+    self->leaving = leaving;
+    return 0;
+}
+
+/* Go to a node: the learners of its gate, or of its prediction if it is a leaf classifier. */
+static int enter(Walk *self, int32_t node)
+{
+    const Tree *tree = self->tree;
+    self->node = node;
+    int leaf = tree->shape.upper[node] == tree->shape.lower[node];
+    if (leaf)
+        self->terminal = -1 - (Py_ssize_t)tree->shape.upper[node];
+    return begin_sum(self, leaf ? &tree->predicts : &tree->routes, node, leaf);
+}
+
+/* Add up one of the tree's sums; all its learners are evaluated. */
+static void add_up_done(const Walk *self, const Sums *sums, Py_ssize_t sum, double *totals)
+{
+    for (int64_t entry = sums->start[sum]; entry < sums->start[sum + 1]; entry++)
+        totals[sums->column[entry]] += self->outputs[sums->learner[entry]] * sums->weight[entry];
+}
+
+/* Choose the way at a node whose gate is evaluated; the event is noted. */
+static int pass_gate(Walk *self, PyObject *events, PyObject *path)
+{
+    const Tree *tree = self->tree;
+    double margin = 0.0, threshold = tree->shape.thresholds[self->node];
+    add_up_done(self, &tree->routes, self->node, &margin);
+    int32_t child = margin > threshold ? tree->shape.upper[self->node] : tree->shape.lower[self->node];
+    PyObject *event = Py_BuildValue("snddi", "gate", self->node, margin, threshold, (int)child);
+    int failed = !event || PyList_Append(events, event) < 0;
+    Py_XDECREF(event);
+    if (failed)
+        return -1;
+    if (child >= 0) {
+        PyObject *number = PyLong_FromLong(child);
+        failed = !number || PyList_Append(path, number) < 0;
+        Py_XDECREF(number);
+        return failed ? -1 : enter(self, child);
+    }
+    self->terminal = -1 - (Py_ssize_t)child;
+    return begin_sum(self, &tree->predicts, self->node, 1);
+}
+
+/* The margins of the node, as a list. */
+static PyObject *margins_of(const Walk *self)
+{
+    const Shape *shape = &self->tree->shape;
+    Py_ssize_t k = shape->n_outputs;
+    double *totals = PyMem_Calloc((size_t)k, sizeof(double));
+    PyObject *margins = totals ? PyList_New(k) : PyErr_NoMemory();
+    if (margins)
+        add_up_done(self, &self->tree->predicts, self->node, totals);
+    for (Py_ssize_t j = 0; margins && j < k; j++) {
+        PyObject *margin = PyFloat_FromDouble(totals[j] + shape->intercepts[self->node * k + j]);
+        if (margin)
+            PyList_SetItem(margins, j, margin);
+        else
+            Py_CLEAR(margins);
+    }
+    PyMem_Free(totals);
+    return margins;
+}
+
+/* go(events, path): down the tree as far as the known features allow.  A tuple of the features that are missing, or, at
+ * the end, a list of the margins.  Gates that were passed, and the nodes below the root, are appended to the lists. */
+static PyObject *walk_go(PyObject *object, PyObject *const *args, Py_ssize_t n_args)
+{
+    Walk *self = (Walk *)object;
+    if (n_args != 2 || !PyList_Check(args[0]) || !PyList_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "go takes a list of events and a list of nodes");
+        return NULL;
+    }
+    if (self->node < 0 && enter(self, 0) < 0)
+        return NULL;
+    for (;;) {
+        PyObject *missing = advance(self);
+        if (!missing || PyTuple_Size(missing) > 0)
+            return missing;
+        Py_DECREF(missing);
+        if (self->leaving)
+            return margins_of(self);
+        if (pass_gate(self, args[0], args[1]) < 0)
+            return NULL;
+    }
+}
+
 static int are_weights(PyObject *weights)
 {
     if (PyTuple_Check(weights) && PyTuple_Size(weights) == 2)
@@ -869,7 +1049,7 @@ static PyObject *walk_try_sums(PyObject *object, PyObject *const *args, Py_ssize
     if (!learners || !are_weights(args[1]))
         return NULL;
     const Pool *pool = &self->tree->pool;
-    const Row row = {self->values, self->known, self->missing};
+    const Row row = row_of(self);
     int waits = 0;
     for (; tried < n && !waits; tried++) {
         int32_t number = learners[tried];
@@ -932,6 +1112,8 @@ static PyType_Spec tree_spec = {"cstc._native.Tree", sizeof(Tree), 0, Py_TPFLAGS
 
 static PyMethodDef walk_methods[] = {
     {"fill", FAST(walk_fill), METH_FASTCALL, "A feature's value is known now."},
+    {"fill_floats", FAST(walk_fill_floats), METH_FASTCALL, "Values of features, if they are plain floats; whether so."},
+    {"go", FAST(walk_go), METH_FASTCALL, "Down the tree: the features that are missing, or the margins at the end."},
     {"begin", walk_begin, METH_O, "Take up the learners of a step."},
     {"advance", walk_advance, METH_NOARGS, "Evaluate as far as the known features allow; the features that are missing."},
     {"sums", walk_sums, METH_O, "Weighted sums over learners that are evaluated."},
@@ -940,6 +1122,9 @@ static PyMethodDef walk_methods[] = {
 };
 static PyMemberDef walk_members[] = {
     {"pending", T_PYSSIZET, offsetof(Walk, pending), READONLY, "learners of the step that are not evaluated yet"},
+    {"evaluated", T_PYSSIZET, offsetof(Walk, evaluated), READONLY, "learners that `go` has taken up"},
+    {"node", T_PYSSIZET, offsetof(Walk, node), READONLY, "where `go` has come to; -1 before the root"},
+    {"terminal", T_PYSSIZET, offsetof(Walk, terminal), READONLY, "where `go` is leaving to; -1 if that is not known"},
     {NULL, 0, 0, 0, NULL},
 };
 static PyType_Slot walk_slots[] = {

@@ -188,7 +188,7 @@ class FittedTree:
         return Run(rows, terminals, margins, leaves)
 
     @cached_property
-    def _native(self) -> native.Tree:
+    def walker(self) -> native.Tree:
         """The tree as compiled code reads it."""
         return native.Tree(
             self.pool,
@@ -212,7 +212,7 @@ class FittedTree:
         """Where the rows of a matrix end, with which margins, and, if asked for, what their branches buy."""
         n_items = self.costs.n_items if items else 0
         if native.available():
-            margins, terminals, words = self._native.walk(X, self._native_bits if items else None)
+            margins, terminals, words = self.walker.walk(X, self._native_bits if items else None)
             bought = np.empty((len(X), 0), dtype=bool) if words is None else unpack_items(words, n_items)
             return Walked(margins, terminals, bought)
         margins, terminals = np.empty((len(X), self.n_outputs)), np.empty(len(X), dtype=np.int32)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...model import TreePool, native
+from ...model import FittedTree, TreePool, native
 from . import bits
 from .bits import BitPlan
 from .native import NativePlan
@@ -57,16 +57,20 @@ class Plan(Protocol):
         """Weights (n_learners, n_outputs), in the form that `Walk.sums` takes."""
 
 
-def plan_for(pool: TreePool, n_features: int, together: np.ndarray) -> Plan:
-    """The quickest way for these learners.
-
-    `together` is a bool table (n_sets, n_learners): steps and weights never mix learners that no chain of sets joins.
-    """
-    return NativePlan(pool, n_features) if native.available() else plan_in_python(pool, n_features, together)
+def plan_for(model: FittedTree) -> Plan:
+    """The quickest way through the learners of a model."""
+    if native.available():
+        return NativePlan(model.pool, model.walker)
+    # what a node routes with, and what it predicts with, is evaluated together
+    together = np.stack([model.route_learners, model.predict_learners], axis=1).reshape(-1, model.pool.n_learners)
+    return plan_in_python(model.pool, len(model.schema.feature_names), together)
 
 
 def plan_in_python(pool: TreePool, n_features: int, together: np.ndarray) -> Plan:
-    """The quickest way where there is no compiled code."""
+    """The quickest way where there is no compiled code.
+
+    `together` is a bool table (n_sets, n_learners): steps and weights never mix learners that no chain of sets joins.
+    """
     blocks = _blocks(together)
     trees = trees_of(pool)
     left = bits.MOST_BYTES

@@ -7,6 +7,7 @@ it waits, so that nothing is walked twice.  It adds in the order of the learners
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,14 +26,17 @@ NativeWeights = tuple[bytes, int]
 
 
 class NativePlan:
-    """Learners as flat arrays."""
+    """Learners as flat arrays, and the tree of classifiers over them.
 
-    def __init__(self, pool: TreePool, n_features: int) -> None:
+    Its walks also go down the tree by themselves: ``go(events, path)`` passes gates, noting them and the nodes, until
+    features are missing (a tuple of them) or the margins are there (a list).  Where it is then, the attributes `node`,
+    `terminal` and `evaluated` say.  ``fill_floats(features, raw, known, kinds)`` fills several features, if nothing
+    must be encoded, and says whether it did.
+    """
+
+    def __init__(self, pool: TreePool, tree: native.Tree) -> None:
         self._pool = pool
-        self._tree = native.Tree.flat(pool, n_features, np.zeros((pool.n_learners, 1)))
-
-    def start(self) -> Walk:
-        return self._tree.start()
+        self.start: Callable[[], Walk] = tree.start
 
     def step(self, learners: list[int]) -> bytes:
         return np.array(learners, dtype=np.int32).tobytes()
