@@ -332,10 +332,12 @@ static inline void fetch_early(const Pool *pool, int32_t root)
 #endif
 }
 
-/* Add up one sum of one row. */
-static void add_up_one(const Pool *pool, const Sums *sums, Py_ssize_t sum, const Row *row, double *totals,
-                       uint64_t *bought)
+/* Add up one sum of one row, all of whose values are known; what each learner gives is noted, too, if `outputs` and
+ * `done` are there.  The number of learners that were not done before. */
+static Py_ssize_t add_up_one(const Pool *pool, const Sums *sums, Py_ssize_t sum, const Row *row, double *totals,
+                             uint64_t *bought, double *outputs, uint8_t *done)
 {
+    Py_ssize_t new = 0;
     int64_t entry = sums->start[sum], end = sums->start[sum + 1];
     while (entry < end) {
         int32_t at[LANES], depth = 0, last = -1;
@@ -367,10 +369,16 @@ static void add_up_one(const Pool *pool, const Sums *sums, Py_ssize_t sum, const
             if (sums->learner[entry] != last) {
                 value = output(pool, at[++lane], row->values);
                 last = sums->learner[entry];
+                if (done) {
+                    outputs[last] = value;
+                    new += !done[last];
+                    done[last] = 1;
+                }
             }
             totals[sums->column[entry]] += value * sums->weight[entry];
         }
     }
+    return new;
 }
 
 static int any_missing(const double *values, Py_ssize_t n)
@@ -394,14 +402,14 @@ static void run_one(const Pool *pool, const Sums *routes, const Sums *predicts, 
             break;
         }
         totals[0] = 0.0;
-        add_up_one(pool, routes, node, row, totals, bought);
+        add_up_one(pool, routes, node, row, totals, bought, NULL, NULL);
         next = totals[0] > shape->thresholds[node] ? shape->upper[node] : shape->lower[node];
         if (next < 0)
             break;
     }
     Py_ssize_t k = shape->n_outputs;
     memset(totals, 0, sizeof(double) * k);
-    add_up_one(pool, predicts, node, row, totals, bought);
+    add_up_one(pool, predicts, node, row, totals, bought, NULL, NULL);
     for (Py_ssize_t j = 0; j < k; j++)
         margins[j] = totals[j] + shape->intercepts[node * k + j];
     *terminal = -1 - next;
@@ -440,6 +448,7 @@ typedef struct {
     Py_ssize_t n_positions, n_learners, n_features;
     Py_buffer buffers[N_BUFFERS]; /* all that the above points to */
     int n_buffers;
+    uint8_t *uses; /* for each node, the features that its gate may look at, then those that its prediction may */
 } Tree;
 
 typedef struct {
@@ -452,6 +461,7 @@ static void tree_dealloc(PyObject *object)
     PyTypeObject *type = Py_TYPE(object);
     for (int i = 0; i < self->n_buffers; i++)
         PyBuffer_Release(self->buffers + i);
+    PyMem_Free(self->uses);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);
 }
@@ -498,6 +508,19 @@ static int tree_fits(const Tree *self, const Py_ssize_t *n)
            sums_fit(&self->predicts, n + PREDICT_START, n_nodes, n[LEARNERS], n_outputs);
 }
 
+/* Note the features that the learners of one sum may look at; the positions of a learner end where the next begins. */
+static void note_uses(const Tree *self, const Sums *sums, Py_ssize_t sum, uint8_t *uses)
+{
+    const Position *positions = self->pool.positions;
+    for (int64_t entry = sums->start[sum]; entry < sums->start[sum + 1]; entry++) {
+        Py_ssize_t number = sums->learner[entry];
+        Py_ssize_t end = number + 1 < self->n_learners ? self->pool.learners[number + 1].root : self->n_positions;
+        for (Py_ssize_t at = self->pool.learners[number].root; at < end; at++)
+            if (positions[at].what & (INNER | LINEAR))
+                uses[feature_at(positions + at)] = 1;
+    }
+}
+
 /* Tree(arrays, n_features, n_outputs): the arrays in the order above. */
 static PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(keywords))
 {
@@ -535,6 +558,15 @@ static PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSE
     if (!tree_fits(self, n)) {
         PyErr_SetString(PyExc_ValueError, "the arrays of a tree do not fit together");
         goto failed;
+    }
+    self->uses = PyMem_Calloc((size_t)n[UPPER] * 2, (size_t)n_features + 1);
+    if (!self->uses) {
+        PyErr_NoMemory();
+        goto failed;
+    }
+    for (Py_ssize_t node = 0; node < n[UPPER]; node++) {
+        note_uses(self, &self->routes, node, self->uses + 2 * node * n_features);
+        note_uses(self, &self->predicts, node, self->uses + (2 * node + 1) * n_features);
     }
     return (PyObject *)self;
 failed:
@@ -627,11 +659,13 @@ typedef struct {
     Py_ssize_t node;      /* -1 before the root */
     Py_ssize_t terminal;  /* -1 as long as it is not known */
     int leaving;          /* whether the learners are those of the node's prediction */
-    Py_ssize_t n_known;
     Py_ssize_t capacity;
     int32_t depth; /* of the deepest learner of the current step */
     uint32_t kinds;
-    int missing;      /* whether a value that is known is missing */
+    int missing;         /* whether a value that is known is missing */
+    const uint8_t *uses; /* features that the pending learners may look at; NULL: any */
+    int added;           /* whether the sum of the current step is in `totals` already */
+    double *totals;      /* by output */
     double *values;   /* by feature; zero where it is not known */
     double *outputs;  /* by learner, where it is done */
     int32_t *learner; /* those that are pending ... */
@@ -645,7 +679,7 @@ static void walk_dealloc(PyObject *object)
 {
     Walk *self = (Walk *)object;
     PyTypeObject *type = Py_TYPE(object);
-    PyMem_Free(self->values);
+    PyMem_Free(self->totals);
     PyMem_Free(self->outputs);
     PyMem_Free(self->learner);
     Py_XDECREF((PyObject *)self->tree);
@@ -665,12 +699,14 @@ static PyObject *tree_start(PyObject *object, PyObject *Py_UNUSED(none))
     self->tree = (Tree *)Py_NewRef(object);
     self->node = self->terminal = -1;
     size_t n_features = (size_t)tree->n_features + 1, n_learners = (size_t)tree->n_learners + 1;
-    self->values = PyMem_Calloc(n_features, sizeof(double) + 2);
+    size_t n_outputs = (size_t)tree->shape.n_outputs;
+    self->totals = PyMem_Calloc(n_outputs * sizeof(double) + n_features * (sizeof(double) + 2), 1);
     self->outputs = PyMem_Malloc(n_learners * (sizeof(double) + 1));
-    if (!self->values || !self->outputs) {
+    if (!self->totals || !self->outputs) {
         Py_DECREF(self);
         return PyErr_NoMemory();
     }
+    self->values = self->totals + n_outputs;
     self->known = (uint8_t *)(self->values + n_features);
     self->needed = self->known + n_features;
     self->done = (uint8_t *)(self->outputs + n_learners);
@@ -695,7 +731,6 @@ static void know(Walk *self, Py_ssize_t feature, double value)
 {
     self->values[feature] = value;
     self->missing |= value != value;
-    self->n_known += !self->known[feature];
     self->known[feature] = 1;
 }
 
@@ -717,15 +752,15 @@ static PyObject *walk_fill(PyObject *object, PyObject *const *args, Py_ssize_t n
     Py_RETURN_NONE;
 }
 
-/* fill_floats(features, raw, known, kinds): the values of some features, if they are all floats that need no
- * encoding; then true, and they are in `known`, too.  `kinds` says for each feature: 0, never; 1, a number; 2, a number
+/* fill_floats(features, raw, known, kinds, move): the values of some features, if they are all floats that need no
+ * encoding; then true, and they are in `known`, too, and if they are to be moved, no longer in `raw`.  `kinds` says for each feature: 0, never; 1, a number; 2, a number
  * that may be missing. */
 static PyObject *walk_fill_floats(PyObject *object, PyObject *const *args, Py_ssize_t n_args)
 {
     Walk *self = (Walk *)object;
     char *kinds;
     Py_ssize_t n_kinds;
-    if (n_args != 4 || !PyTuple_Check(args[0]) || !PyDict_Check(args[1]) || !PyDict_Check(args[2])) {
+    if (n_args != 5 || !PyTuple_Check(args[0]) || !PyDict_Check(args[1]) || !PyDict_Check(args[2])) {
         PyErr_SetString(PyExc_TypeError, "fill_floats takes features, their values, what is known, and kinds");
         return NULL;
     }
@@ -736,6 +771,7 @@ static PyObject *walk_fill_floats(PyObject *object, PyObject *const *args, Py_ss
         return NULL;
     }
     Py_ssize_t n = PyTuple_Size(args[0]);
+    int move = args[4] == Py_True;
     for (Py_ssize_t i = 0; i < n; i++) {
         Py_ssize_t feature = feature_of(self, PyTuple_GetItem(args[0], i));
         if (feature < 0)
@@ -751,9 +787,14 @@ static PyObject *walk_fill_floats(PyObject *object, PyObject *const *args, Py_ss
     }
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *number = PyTuple_GetItem(args[0], i), *raw = PyDict_GetItemWithError(args[1], number);
-        if (!raw || PyDict_SetItem(args[2], number, raw) < 0)
+        if (!raw) { /* the same feature twice */
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "a feature is named twice");
             return NULL;
+        }
         know(self, PyLong_AsSsize_t(number), PyFloat_AsDouble(raw));
+        if (PyDict_SetItem(args[2], number, raw) < 0 || (move && PyDict_DelItem(args[1], number) < 0))
+            return NULL;
     }
     Py_RETURN_TRUE;
 }
@@ -779,6 +820,8 @@ static int begin_step(Walk *self, Py_ssize_t n)
     self->pending = 0;
     self->depth = 0;
     self->kinds = 0;
+    self->uses = NULL;
+    self->added = 0;
     if (n <= self->capacity)
         return 0;
     PyMem_Free(self->learner);
@@ -815,10 +858,13 @@ static PyObject *walk_begin(PyObject *object, PyObject *step)
     Py_RETURN_NONE;
 }
 
+/* The row as the pending learners see it: nothing must be asked for if all that they may look at is known. */
 static Row row_of(const Walk *self)
 {
-    const uint8_t *known = self->n_known < self->tree->n_features ? self->known : NULL;
-    return (Row){self->values, known, self->missing};
+    int unknown = 0;
+    for (Py_ssize_t feature = 0; feature < self->tree->n_features; feature++)
+        unknown |= (!self->known[feature]) & (self->uses ? self->uses[feature] : 1);
+    return (Row){self->values, unknown ? self->known : NULL, self->missing};
 }
 
 /* The feature that a learner waits for at a position; -1 if it is evaluated there, and its output. */
@@ -929,13 +975,21 @@ static int begin_sum(Walk *self, const Sums *sums, Py_ssize_t sum, int leaving)
     int64_t first = sums->start[sum], end = sums->start[sum + 1];
     if (begin_step(self, (Py_ssize_t)(end - first)) < 0)
         return -1;
+    self->leaving = leaving;
+    self->uses = self->tree->uses + (2 * sum + leaving) * self->tree->n_features;
+    Row row = row_of(self);
+    if (!row.known) { /* nothing has to wait, so the learners need not be taken up one by one */
+        memset(self->totals, 0, sizeof(double) * (size_t)self->tree->shape.n_outputs);
+        self->evaluated += add_up_one(&self->tree->pool, sums, sum, &row, self->totals, NULL, self->outputs, self->done);
+        self->added = 1;
+        return 0;
+    }
     for (int64_t entry = first; entry < end; entry++) {
         int32_t number = sums->learner[entry];
         if (!self->done[number] && (entry == first || sums->learner[entry - 1] != number))
             take_up(self, number);
     }
     self->evaluated += self->pending;
-    self->leaving = leaving;
     return 0;
 }
 
@@ -950,19 +1004,23 @@ static int enter(Walk *self, int32_t node)
     return begin_sum(self, leaf ? &tree->predicts : &tree->routes, node, leaf);
 }
 
-/* Add up one of the tree's sums; all its learners are evaluated. */
-static void add_up_done(const Walk *self, const Sums *sums, Py_ssize_t sum, double *totals)
+/* Add up the sum of the current step, all of whose learners are evaluated. */
+static void add_up_done(Walk *self, const Sums *sums)
 {
-    for (int64_t entry = sums->start[sum]; entry < sums->start[sum + 1]; entry++)
-        totals[sums->column[entry]] += self->outputs[sums->learner[entry]] * sums->weight[entry];
+    if (self->added)
+        return;
+    memset(self->totals, 0, sizeof(double) * (size_t)self->tree->shape.n_outputs);
+    for (int64_t entry = sums->start[self->node]; entry < sums->start[self->node + 1]; entry++)
+        self->totals[sums->column[entry]] += self->outputs[sums->learner[entry]] * sums->weight[entry];
+    self->added = 1;
 }
 
 /* Choose the way at a node whose gate is evaluated; the event is noted. */
 static int pass_gate(Walk *self, PyObject *events, PyObject *path)
 {
     const Tree *tree = self->tree;
-    double margin = 0.0, threshold = tree->shape.thresholds[self->node];
-    add_up_done(self, &tree->routes, self->node, &margin);
+    add_up_done(self, &tree->routes);
+    double margin = self->totals[0], threshold = tree->shape.thresholds[self->node];
     int32_t child = margin > threshold ? tree->shape.upper[self->node] : tree->shape.lower[self->node];
     PyObject *event = Py_BuildValue("snddi", "gate", self->node, margin, threshold, (int)child);
     int failed = !event || PyList_Append(events, event) < 0;
@@ -980,22 +1038,19 @@ static int pass_gate(Walk *self, PyObject *events, PyObject *path)
 }
 
 /* The margins of the node, as a list. */
-static PyObject *margins_of(const Walk *self)
+static PyObject *margins_of(Walk *self)
 {
     const Shape *shape = &self->tree->shape;
     Py_ssize_t k = shape->n_outputs;
-    double *totals = PyMem_Calloc((size_t)k, sizeof(double));
-    PyObject *margins = totals ? PyList_New(k) : PyErr_NoMemory();
-    if (margins)
-        add_up_done(self, &self->tree->predicts, self->node, totals);
+    PyObject *margins = PyList_New(k);
+    add_up_done(self, &self->tree->predicts);
     for (Py_ssize_t j = 0; margins && j < k; j++) {
-        PyObject *margin = PyFloat_FromDouble(totals[j] + shape->intercepts[self->node * k + j]);
+        PyObject *margin = PyFloat_FromDouble(self->totals[j] + shape->intercepts[self->node * k + j]);
         if (margin)
             PyList_SetItem(margins, j, margin);
         else
             Py_CLEAR(margins);
     }
-    PyMem_Free(totals);
     return margins;
 }
 
@@ -1011,10 +1066,12 @@ static PyObject *walk_go(PyObject *object, PyObject *const *args, Py_ssize_t n_a
     if (self->node < 0 && enter(self, 0) < 0)
         return NULL;
     for (;;) {
-        PyObject *missing = advance(self);
-        if (!missing || PyTuple_Size(missing) > 0)
-            return missing;
-        Py_DECREF(missing);
+        if (self->pending) {
+            PyObject *missing = advance(self);
+            if (!missing || PyTuple_Size(missing) > 0)
+                return missing;
+            Py_DECREF(missing);
+        }
         if (self->leaving)
             return margins_of(self);
         if (pass_gate(self, args[0], args[1]) < 0)
@@ -1049,7 +1106,7 @@ static PyObject *walk_try_sums(PyObject *object, PyObject *const *args, Py_ssize
     if (!learners || !are_weights(args[1]))
         return NULL;
     const Pool *pool = &self->tree->pool;
-    const Row row = row_of(self);
+    const Row row = {self->values, self->known, self->missing};
     int waits = 0;
     for (; tried < n && !waits; tried++) {
         int32_t number = learners[tried];

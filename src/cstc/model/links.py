@@ -10,6 +10,7 @@ import numpy as np
 __all__ = ["LINKS", "most_likely", "probabilities"]
 
 LINKS = ("identity", "logistic", "softmax")
+ONE = (np.array([0]), np.array([1]))  # one row of either class
 CLEAR = 1e-9  # a margin above this is above zero as a probability, too, however that is rounded
 
 
@@ -29,6 +30,8 @@ def probabilities(margins: np.ndarray, link: str) -> np.ndarray:
 def most_likely(margins: np.ndarray, link: str) -> np.ndarray:
     """The number of the most likely class of each row: the first of those with the highest probability."""
     if link == "logistic":
+        if len(margins) == 1 and not 0 < (only := margins.item(0)) <= CLEAR:
+            return ONE[only > 0]
         margin = margins[:, 0]
         clear = margin > CLEAR
         if not ((margin > 0) ^ clear).any():  # no need for exponentials; NaN counts as the first class

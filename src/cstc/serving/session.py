@@ -268,8 +268,9 @@ class Session:
 
         If a value cannot be used, nothing is changed and the reasons are returned.
         """
-        compiled, known, walk = self._compiled, self._known, self._walk
-        if not (compiled.is_native and walk.fill_floats(asked, got, known, compiled.float_kinds)):  # type: ignore[attr-defined]
+        compiled, known = self._compiled, self._known
+        walk: Any = self._walk
+        if not (compiled.is_native and walk.fill_floats(asked, got, known, compiled.float_kinds, False)):
             try:
                 encoded = [compiled.encode(f, got[f]) for f in asked]
             except Exception:
@@ -335,12 +336,6 @@ class Session:
 
     def accept_held(self, features: tuple[int, ...]) -> None:
         """Buy values that came along earlier."""
-        compiled, held = self._compiled, self._held
-        if compiled.is_native and self._walk.fill_floats(features, held, self._known, compiled.float_kinds):  # type: ignore[attr-defined]
-            for f in features:
-                del held[f]
-            self._buy(features, None, None, "came along")
-            return
         bad = []
         for f in features:
             try:
@@ -427,16 +422,29 @@ class Session:
     def _advance_swiftly(self) -> None:
         """The same as `_advance`, in one step for each wave."""
         walk: Any = self._walk
+        compiled = self._compiled
         while self._status is None:
             found = walk.go(self._events, self._path)
-            self._node = self._compiled.nodes[walk.node]
+            self._node = compiled.nodes[walk.node]
+            if found.__class__ is list:
+                self._margins = found
+                self._terminal = walk.terminal
+                self._status = "complete"
+                self._evaluated = walk.evaluated
+                return
+            if (
+                self._held
+                and self._budget is None
+                and not self._failed
+                and walk.fill_floats(found, self._held, self._known, compiled.float_kinds, True)
+            ):
+                self._wave += 1
+                self._buy(found, None, None, "came along")
+                continue
             self._evaluated = walk.evaluated
             if walk.terminal >= 0:
                 self._terminal = walk.terminal
-            if found.__class__ is list:
-                self._margins = found
-                self._status = "complete"
-            elif not self._prepare(found):
+            if not self._prepare(found):
                 return
 
     def _advance(self) -> None:
