@@ -21,7 +21,7 @@
 
 #define BLOCK 128
 #define LANES 8      /* learners that one row walks at a time */
-#define EARLY_LINES 7 /* most of a small learner */
+#define EARLY_LINES 4 /* of 64 bytes; the upper levels of a learner */
 #define FEW_ROWS 3   /* so many are walked one by one */
 #define KEEP_LOCK 64 /* fewer rows are done before another thread could take over the interpreter */
 

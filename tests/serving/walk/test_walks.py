@@ -1,4 +1,4 @@
-"""Two ways through the learners that give the same: pointers and bits."""
+"""The ways in Python through the learners give the same: pointers and bits; compiled code: test_native_walk.py."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from builders import N_FEATURES, random_pool, random_table
 from cstc.serving.compiled import compile_tree
 from cstc.serving.walk import bits, choice
 from cstc.serving.walk.bits import BitPlan
-from cstc.serving.walk.choice import plan_for, plan_in_python
+from cstc.serving.walk.choice import plan_in_python
 from cstc.serving.walk.pointers import PointerPlan
 from cstc.serving.walk.trees import trees_of
 
