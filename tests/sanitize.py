@@ -64,9 +64,8 @@ def main() -> int:
         if Path(seen.stdout.strip()).resolve() != library.resolve():
             print(f"the tests would run with {seen.stdout.strip()} and not with {library}", file=sys.stderr)
             return 2
-        return subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS], check=False, **options
-        ).returncode
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--capture=sys", *TESTS]
+        return subprocess.run(command, check=False, **options).returncode  # captured by Python, so that C is heard
 
 
 if __name__ == "__main__":
