@@ -390,8 +390,8 @@ static int any_missing(const double *values, Py_ssize_t n)
 }
 
 /* Send one row down the tree; `totals` has room for the outputs of a node. */
-static void run_one(const Pool *pool, const Sums *routes, const Sums *predicts, const Shape *shape, const double *values,
-                    double *margins, int32_t *terminal, uint64_t *bought, double *totals)
+static void run_one(const Pool *pool, const Sums *routes, const Sums *predicts, const Shape *shape,
+                    const double *values, double *margins, int32_t *terminal, uint64_t *bought, double *totals)
 {
     Row there = {values, NULL, any_missing(values, shape->n_features)};
     const Row *row = &there;
@@ -438,7 +438,8 @@ enum {
     N_BUFFERS
 };
 
-static const Py_ssize_t SIZES[N_BUFFERS] = {sizeof(Position), sizeof(Learner), 4, 4, 1, 8, 4, 4, 8, 8, 4, 4, 8, 4, 4, 8, 8};
+static const Py_ssize_t SIZES[N_BUFFERS] = {
+    sizeof(Position), sizeof(Learner), 4, 4, 1, 8, 4, 4, 8, 8, 4, 4, 8, 4, 4, 8, 8};
 
 typedef struct {
     PyObject_HEAD
@@ -480,7 +481,8 @@ static int all_within(const int32_t *numbers, Py_ssize_t n, Py_ssize_t first, Py
 }
 
 /* Whether the entries of some sums are there, and name learners and columns that exist. */
-static int sums_fit(const Sums *sums, const Py_ssize_t *n, Py_ssize_t n_sums, Py_ssize_t n_learners, Py_ssize_t n_columns)
+static int sums_fit(const Sums *sums, const Py_ssize_t *n, Py_ssize_t n_sums, Py_ssize_t n_learners,
+                    Py_ssize_t n_columns)
 {
     if (n[0] != n_sums + 1 || n[1] != n[2] || n[1] != n[3] || sums->start[0] != 0 || sums->start[n_sums] != n[1])
         return 0;
@@ -547,7 +549,8 @@ static PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSE
         }
     }
 #define AT(name) self->buffers[name].buf
-    self->pool = (Pool){AT(POSITIONS), AT(LEARNERS), AT(CATEGORY_START), AT(CATEGORY_COUNT), AT(CATEGORY_LEFT), NULL, 0};
+    self->pool = (Pool){AT(POSITIONS),      AT(LEARNERS), AT(CATEGORY_START), AT(CATEGORY_COUNT),
+                        AT(CATEGORY_LEFT), NULL,         0};
     self->routes = (Sums){AT(ROUTE_START), AT(ROUTE_LEARNER), AT(ROUTE_COLUMN), AT(ROUTE_WEIGHT)};
     self->predicts = (Sums){AT(PREDICT_START), AT(PREDICT_LEARNER), AT(PREDICT_COLUMN), AT(PREDICT_WEIGHT)};
     self->shape = (Shape){n[UPPER], n_outputs, n_features, AT(UPPER), AT(LOWER), AT(THRESHOLDS), AT(INTERCEPTS)};
@@ -753,8 +756,8 @@ static PyObject *walk_fill(PyObject *object, PyObject *const *args, Py_ssize_t n
 }
 
 /* fill_floats(features, raw, known, kinds, move): the values of some features, if they are all floats that need no
- * encoding; then true, and they are in `known`, too, and if they are to be moved, no longer in `raw`.  `kinds` says for each feature: 0, never; 1, a number; 2, a number
- * that may be missing. */
+ * encoding; then true, and they are in `known`, too, and if they are to be moved, no longer in `raw`.  `kinds`
+ * says for each feature: 0, never; 1, a number; 2, a number that may be missing. */
 static PyObject *walk_fill_floats(PyObject *object, PyObject *const *args, Py_ssize_t n_args)
 {
     Walk *self = (Walk *)object;
@@ -980,7 +983,8 @@ static int begin_sum(Walk *self, const Sums *sums, Py_ssize_t sum, int leaving)
     Row row = row_of(self);
     if (!row.known) { /* nothing has to wait, so the learners need not be taken up one by one */
         memset(self->totals, 0, sizeof(double) * (size_t)self->tree->shape.n_outputs);
-        self->evaluated += add_up_one(&self->tree->pool, sums, sum, &row, self->totals, NULL, self->outputs, self->done);
+        self->evaluated +=
+            add_up_one(&self->tree->pool, sums, sum, &row, self->totals, NULL, self->outputs, self->done);
         self->added = 1;
         return 0;
     }
@@ -1172,7 +1176,7 @@ static PyMethodDef walk_methods[] = {
     {"fill_floats", FAST(walk_fill_floats), METH_FASTCALL, "Values of features, if they are plain floats; whether so."},
     {"go", FAST(walk_go), METH_FASTCALL, "Down the tree: the features that are missing, or the margins at the end."},
     {"begin", walk_begin, METH_O, "Take up the learners of a step."},
-    {"advance", walk_advance, METH_NOARGS, "Evaluate as far as the known features allow; the features that are missing."},
+    {"advance", walk_advance, METH_NOARGS, "Evaluate as far as known features allow; the features that are missing."},
     {"sums", walk_sums, METH_O, "Weighted sums over learners that are evaluated."},
     {"try_sums", FAST(walk_try_sums), METH_FASTCALL, "How many learners were new and the sums; None if one must wait."},
     {NULL, NULL, 0, NULL},

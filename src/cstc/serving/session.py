@@ -279,9 +279,11 @@ class Session:
                 known[f] = got[f]
                 walk.fill(f, value)
         if len(got) > len(asked):
-            for f, raw in got.items():
-                if f not in known:
-                    self._held[f] = raw
+            came = {f: raw for f, raw in got.items() if f not in known}
+            if self._held:
+                self._held.update(came)
+            else:
+                self._held = came
         if asked:
             self._buy(asked, source, seconds, "ok")
         return None
@@ -422,30 +424,37 @@ class Session:
     def _advance_swiftly(self) -> None:
         """The same as `_advance`, in one step for each wave."""
         walk: Any = self._walk
-        compiled = self._compiled
+        go, fill_floats = walk.go, walk.fill_floats
+        compiled, events, path = self._compiled, self._events, self._path
         while self._status is None:
-            found = walk.go(self._events, self._path)
-            self._node = compiled.nodes[walk.node]
+            found = go(events, path)
             if found.__class__ is list:
                 self._margins = found
-                self._terminal = walk.terminal
                 self._status = "complete"
-                self._evaluated = walk.evaluated
-                return
-            if (
-                self._held
-                and self._budget is None
-                and not self._failed
-                and walk.fill_floats(found, self._held, self._known, compiled.float_kinds, True)
-            ):
+                break
+            held = self._held
+            if not held or self._budget is not None or self._failed:
+                self._look_where(walk)
+                if not self._prepare(found):
+                    return
+            elif fill_floats(found, held, self._known, compiled.float_kinds, True):
+                # all of it came along: the usual way, shortened
                 self._wave += 1
-                self._buy(found, None, None, "came along")
-                continue
-            self._evaluated = walk.evaluated
-            if walk.terminal >= 0:
-                self._terminal = walk.terminal
-            if not self._prepare(found):
-                return
+                items = self._items_for(found)
+                self._paid |= items
+                self._bought |= items
+                events.append(("bought", walk.node, self._wave, found, items, None, None, "came along"))
+            else:
+                self._look_where(walk)
+                if not self._prepare(found):
+                    return
+        self._look_where(walk)
+
+    def _look_where(self, walk: Any) -> None:
+        self._node = self._compiled.nodes[walk.node]
+        self._evaluated = walk.evaluated
+        if walk.terminal >= 0:
+            self._terminal = walk.terminal
 
     def _advance(self) -> None:
         """Walk until features are wanted, the level is left, or the answer is there."""
