@@ -29,7 +29,7 @@ help:
 	@echo "make test-oldest  most of the tests with the oldest versions that pyproject.toml allows, in $(OLDEST)"
 	@echo "make lint    only ruff, mypy and the import contract"
 	@echo "make fuzz    load 100,000 damaged and forged model files (about 10 minutes; SEED=7 for other ones)"
-	@echo "make sanitize  the compiled walk under the sanitizers for addresses and undefined behaviour (about 2 minutes)"
+	@echo "make sanitize  the compiled walk under the sanitizers for addresses and undefined behaviour (about 20 seconds)"
 	@echo "make mutants judge 60 mutations of the source by the tests (about an hour; goes on where it was; SEED=7)"
 	@echo "make setup   only prepare $(VENV) for development"
 	@echo "make clean   remove build outputs, caches and pictures ($(VENV) stays)"

@@ -1,6 +1,6 @@
 """The compiled walk under the sanitizers for addresses and undefined behaviour.
 
-    python tests/sanitize.py                     # the tests that reach all of native/_native.c, about two minutes
+    python tests/sanitize.py                     # the tests that reach all of native/_native.c, about 20 seconds
     python tests/sanitize.py --source other.c    # another version of the file
 
 The package is copied into a temporary folder and built there, so that nothing of the checkout changes.  Python's own
