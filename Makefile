@@ -20,7 +20,7 @@ OLDEST_TESTS := tests/baselines tests/estimators tests/experts tests/frontier te
 	tests/test_boosting.py tests/test_interop.py tests/test_tables.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-oldest lint fuzz mutants setup clean
+.PHONY: help demo test test-oldest lint fuzz sanitize mutants setup clean
 .DELETE_ON_ERROR:
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo "make test-oldest  most of the tests with the oldest versions that pyproject.toml allows, in $(OLDEST)"
 	@echo "make lint    only ruff, mypy and the import contract"
 	@echo "make fuzz    load 100,000 damaged and forged model files (about 10 minutes; SEED=7 for other ones)"
+	@echo "make sanitize  the compiled walk under the sanitizers for addresses and undefined behaviour (about 20 seconds)"
 	@echo "make mutants judge 60 mutations of the source by the tests (about an hour; goes on where it was; SEED=7)"
 	@echo "make setup   only prepare $(VENV) for development"
 	@echo "make clean   remove build outputs, caches and pictures ($(VENV) stays)"
@@ -49,6 +50,9 @@ lint: $(TEST_READY)
 
 fuzz: $(TEST_READY)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz_model_file.py --mutations 100000 --seed $(or $(SEED),0)
+
+sanitize: $(TEST_READY)
+	$(BIN)/python tests/sanitize.py
 
 mutants: $(DEV_READY)
 	$(BIN)/python tests/mutate.py --count 60 --seed $(or $(SEED),0)

@@ -17,10 +17,12 @@ import datetime
 import multiprocessing
 import os
 import platform
+import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,7 +36,8 @@ from sklearn.metrics import roc_auc_score
 import cstc
 from cstc import CSTCClassifier, CSTCRanker, CSTCRegressor, Frontier
 from cstc.datasets import make_yahoo_like
-from cstc.serving import OnDemandPredictor, extractor
+from cstc.model import FittedTree
+from cstc.serving import Extractor, OnDemandPredictor, extractor
 
 N_COLUMNS = 20
 PRICES = np.round(np.geomspace(1, 50, N_COLUMNS), 2)
@@ -167,13 +170,17 @@ def predict() -> Iterator[Line]:
     print(f"(AUC of the cheaper model {auc:.4f}, mean cost {cheap.predict_cost(X).mean():.1f})", file=sys.stderr)
 
 
+def reloaded(model: CSTCClassifier) -> FittedTree:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.cstc"
+        model.save(path)
+        return cstc.load(path)
+
+
 def one_row() -> Iterator[Line]:
     booster, _, cheap = models()
     X = classes(20_000, 55_000)[2]
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.cstc"
-        cheap.save(path)
-        loaded = cstc.load(path)
+    loaded = reloaded(cheap)
     rows = [X[i : i + 1] for i in range(500)]
 
     def each(function: Callable[[Any], Any], given: list[Any]) -> float:
@@ -195,6 +202,54 @@ def one_row() -> Iterator[Line]:
     yield Line("one row on demand, sources in memory / the same", "1.2 to 2.7", "1", "0.3", shown)
 
 
+WAIT = 0.005  # seconds that a slow source takes
+
+
+def slow_sources(rows: list[list[float]], n_sources: int) -> list[Extractor]:
+    """Sources that share the columns evenly and wait before they answer."""
+
+    def source(columns: range) -> Extractor:
+        names = [(f"x{j}", j) for j in columns]
+
+        def fetch(i: int) -> dict[str, float]:
+            time.sleep(WAIT)
+            return {name: rows[i][j] for name, j in names}
+
+        return extractor(provides=[name for name, _ in names], name=f"source {columns.start}")(fetch)
+
+    return [source(range(k, N_COLUMNS, n_sources)) for k in range(n_sources)]
+
+
+def beyond_the_calls(model: FittedTree, n_sources: int, n_rows: int = 300) -> float:
+    """Seconds of a prediction beyond those of the same calls made by hand, in turn; all sources are one wave."""
+    rows = classes(20_000, 55_000)[2][:n_rows].tolist()
+    sources = slow_sources(rows, n_sources)
+    first, *others = [source.function for source in sources]
+    ours, by_hand = [], []
+    with ThreadPoolExecutor(n_sources) as pool, OnDemandPredictor(model, sources) as predictor:
+
+        def hands(i: int) -> None:
+            futures = [pool.submit(function, i) for function in others]
+            first(i)
+            for future in futures:
+                future.result()
+
+        for i in range(n_rows):
+            for function, times in ((predictor.predict, ours), (hands, by_hand)):
+                started = time.perf_counter()
+                function(i)
+                times.append(time.perf_counter() - started)
+    return statistics.median(ours[10:]) - statistics.median(by_hand[10:])
+
+
+def wave() -> Iterator[Line]:
+    full, cheap = map(reloaded, models()[1:])
+    settings = (("one source", full, 1), ("five side by side", full, 5), ("one source, the cheaper model", cheap, 1))
+    found = [f"{1e6 * beyond_the_calls(model, n):.0f} us ({name})" for name, model, n in settings]
+    what = "one wave of a 5 ms source: time beyond the same calls made by hand"
+    yield Line(what, "300 to 900 us", "100 us", "50 us", ", ".join(found))
+
+
 LINES = {
     "fit": fit,
     "fit_wide": fit_wide,
@@ -203,6 +258,7 @@ LINES = {
     "busy": busy,
     "predict": predict,
     "one_row": one_row,
+    "wave": wave,
 }
 
 

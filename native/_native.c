@@ -1,31 +1,57 @@
-/* Batch prediction of a fitted tree, and what is bought on the way.
+/* Prediction of a fitted tree, of many rows or of one whose values are still coming in, and what is bought on the way.
  *
- * Everything here has a twin in numpy (model/fitted.py, model/pool.py) and adds in the same order, learner by learner,
- * so that both give the same bits.  The caller has checked all positions (model/validate.py); nothing is checked again.
+ * Everything here has a twin in Python (model/fitted.py, model/pool.py, serving/walk) and adds in the same order,
+ * learner by learner, so that the answers have the same bits.  `Packed` (model/native.py) has checked all positions,
+ * columns and categories before they come here; sizes of buffers, and the numbers of learners, outputs and nodes, are
+ * checked here.
  *
- * Rows are walked in blocks: all rows of a block that stand at one node take one weak learner after the other, so that
- * the learner's positions stay in the cache and the walks of several rows overlap.  Only CPython's limited API is used,
- * and the interpreter's lock is released while rows are walked.
+ * Many rows are walked in blocks: all rows of a block that stand at one node take one weak learner after the other, so
+ * that the learner's positions stay in the cache and the walks of several rows overlap.  One row takes several learners
+ * at a time, for the same reason.  Only CPython's limited API is used, and the interpreter's lock is released while
+ * many rows are walked.
  */
 #ifndef Py_LIMITED_API
 #define Py_LIMITED_API 0x030B0000
 #endif
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <structmember.h>
 #include <stdint.h>
 #include <string.h>
 
 #define BLOCK 128
+#define LANES 8      /* learners that one row walks at a time */
+#define EARLY_LINES 4 /* of 64 bytes; the upper levels of a learner */
+#define FEW_ROWS 3   /* so many are walked one by one */
+#define KEEP_LOCK 64 /* fewer rows are done before another thread could take over the interpreter */
 
-enum { MISSING_LEFT = 1, ZERO_IS_MISSING = 2, CATEGORICAL = 4, LINEAR = 8 };
+enum { MISSING_LEFT = 1, ZERO_IS_MISSING = 2, CATEGORICAL = 4, LINEAR = 8, INNER = 16, KIND_BITS = 5 };
 
-/* One position of a learner; the layout is that of the record array that Python packs. */
+/* One position of a learner; the layout is that of the record array that Python packs.  It is small, and the positions
+ * of a learner stand together, level by level: most of the time of a walk is waiting for them. */
 typedef struct {
     double threshold; /* a row goes left if its value is at most this; at a leaf, its output */
-    int32_t feature;  /* the column that is compared; any column at a leaf, whose children are itself */
-    int32_t child[2]; /* right, left */
-    uint32_t kind;
+    int32_t child;    /* the right one, and the left one stands behind it; a leaf is its own child */
+    uint32_t what;    /* the column that is compared (any at a leaf), and the kind */
 } Position;
+
+static inline uint32_t feature_at(const Position *here)
+{
+    return here->what >> KIND_BITS;
+}
+
+/* The next position; nobody goes left at a leaf. */
+static inline int32_t next_of(const Position *here, int left)
+{
+    return here->child + (left & (int)(here->what >> 4));
+}
+
+/* The next position at a plain comparison. */
+static inline int32_t next_plain(const Position *here, const double *row)
+{
+    double x = row[feature_at(here)];
+    return next_of(here, (x <= here->threshold) | ((x != x) & (int)(here->what & MISSING_LEFT)));
+}
 
 /* How a learner is walked. */
 typedef struct {
@@ -52,23 +78,25 @@ static int goes_left_by_category(const Pool *pool, int32_t at, double x)
     return pool->category_left[pool->category_start[at] + (int32_t)x];
 }
 
+/* Whether a row with this value goes left, whatever kind of split it is. */
+static int goes_left(const Pool *pool, int32_t at, double x)
+{
+    const Position *here = pool->positions + at;
+    if (here->what & CATEGORICAL)
+        return goes_left_by_category(pool, at, x);
+    int missing = x != x;
+    if (here->what & ZERO_IS_MISSING)
+        missing |= x <= 1e-35 && x >= -1e-35;
+    return missing ? (here->what & MISSING_LEFT) != 0 : x <= here->threshold;
+}
+
 /* The leaf that one row reaches, whatever kinds of splits the learner has. */
 static int32_t walk(const Pool *pool, const Learner *learner, const double *row)
 {
     int32_t at = learner->root;
     for (int32_t level = 0; level < learner->depth; level++) {
         const Position *here = pool->positions + at;
-        double x = row[here->feature];
-        int left;
-        if (here->kind & CATEGORICAL) {
-            left = goes_left_by_category(pool, at, x);
-        } else {
-            int missing = x != x;
-            if (here->kind & ZERO_IS_MISSING)
-                missing |= x <= 1e-35 && x >= -1e-35;
-            left = missing ? (here->kind & MISSING_LEFT) != 0 : x <= here->threshold;
-        }
-        at = here->child[left];
+        at = next_of(here, goes_left(pool, at, row[feature_at(here)]));
     }
     return at;
 }
@@ -81,13 +109,10 @@ static void walk_plain(const Pool *pool, const Learner *learner, const double **
     for (; i + 4 <= n; i += 4) { /* four rows at a time: their look-ups overlap */
         int32_t a = learner->root, b = a, c = a, d = a;
         for (int32_t level = 0; level < learner->depth; level++) {
-            const Position *pa = positions + a, *pb = positions + b, *pc = positions + c, *pd = positions + d;
-            double xa = rows[i][pa->feature], xb = rows[i + 1][pb->feature];
-            double xc = rows[i + 2][pc->feature], xd = rows[i + 3][pd->feature];
-            a = pa->child[(xa <= pa->threshold) | ((xa != xa) & (int)(pa->kind & MISSING_LEFT))];
-            b = pb->child[(xb <= pb->threshold) | ((xb != xb) & (int)(pb->kind & MISSING_LEFT))];
-            c = pc->child[(xc <= pc->threshold) | ((xc != xc) & (int)(pc->kind & MISSING_LEFT))];
-            d = pd->child[(xd <= pd->threshold) | ((xd != xd) & (int)(pd->kind & MISSING_LEFT))];
+            a = next_plain(positions + a, rows[i]);
+            b = next_plain(positions + b, rows[i + 1]);
+            c = next_plain(positions + c, rows[i + 2]);
+            d = next_plain(positions + d, rows[i + 3]);
         }
         leaves[i] = a, leaves[i + 1] = b, leaves[i + 2] = c, leaves[i + 3] = d;
     }
@@ -107,7 +132,7 @@ static void walk_all(const Pool *pool, const Learner *learner, const double **ro
 static double output(const Pool *pool, int32_t leaf, const double *row)
 {
     const Position *here = pool->positions + leaf;
-    return here->kind & LINEAR ? here->threshold * row[here->feature] : here->threshold;
+    return here->what & LINEAR ? here->threshold * row[feature_at(here)] : here->threshold;
 }
 
 /* The sums that nodes route and predict with: for each, its learners and their weights. */
@@ -153,7 +178,7 @@ static void add_up(const Pool *pool, const Sums *sums, Py_ssize_t sum, const dou
 }
 
 typedef struct {
-    Py_ssize_t n_nodes, n_outputs;
+    Py_ssize_t n_nodes, n_outputs, n_features;
     const int32_t *upper, *lower; /* a node, or -1 - terminal */
     const double *thresholds;
     const double *intercepts; /* (n_nodes, n_outputs) */
@@ -229,51 +254,978 @@ static void run_block(const Pool *pool, const Sums *routes, const Sums *predicts
     }
 }
 
-static PyObject *run(PyObject *Py_UNUSED(module), PyObject *args)
+/* -- one row ----------------------------------------------------------------------------------------------------- */
+
+/* Take LANES learners of one row some levels down, where all splits are plain comparisons: their look-ups overlap.
+ * A leaf is its own child, so learners of different depths stay in step without asking.  Called with constants for
+ * `missing` (the row may miss values) and `partly` (some are not known yet: who needs one of them stays). */
+static inline void step_down(const Position *positions, const double *row, const uint8_t *known, int32_t *at,
+                             int32_t depth, int missing, int partly)
 {
-    Py_buffer X, positions, learners, starts, counts, lefts, bits, rs, rl, rc, rw, ps, pl, pc, pw, upper, lower, thr, inter;
-    Py_buffer margins, terminals, bought;
-    Py_ssize_t n, n_features, n_words, n_nodes, n_outputs;
-    int with_items;
-    if (!PyArg_ParseTuple(args, "y*nny*y*y*y*y*y*ny*y*y*y*y*y*y*y*nny*y*y*y*w*w*w*p", &X, &n, &n_features, &positions,
-                          &learners, &starts, &counts, &lefts, &bits, &n_words, &rs, &rl, &rc, &rw, &ps, &pl, &pc, &pw,
-                          &n_nodes, &n_outputs, &upper, &lower, &thr, &inter, &margins, &terminals, &bought,
-                          &with_items))
+    int32_t here[LANES];
+    memcpy(here, at, sizeof here);
+    for (int32_t level = 0; level < depth; level++) {
+        int32_t moved = 0;
+        for (int lane = 0; lane < LANES; lane++) {
+            const Position *place = positions + here[lane];
+            uint32_t feature = feature_at(place);
+            double x = row[feature];
+            int left = x <= place->threshold;
+            if (missing)
+                left |= (x != x) & (int)(place->what & MISSING_LEFT);
+            int32_t next = next_of(place, left);
+            if (partly) {
+                next = known[feature] ? next : here[lane];
+                moved |= next ^ here[lane];
+            }
+            here[lane] = next;
+        }
+        if (partly && !moved)
+            break;
+    }
+    memcpy(at, here, sizeof here);
+}
+
+/* What is known of one row. */
+typedef struct {
+    const double *values;
+    const uint8_t *known; /* NULL if all of it is */
+    int missing;          /* whether a value may be missing */
+} Row;
+
+/* Walk some learners of one row from where they stand, as far as its values are known. */
+static void go_on(const Pool *pool, const Row *row, int32_t *at, Py_ssize_t n, int32_t depth, uint32_t kinds)
+{
+    const Position *positions = pool->positions;
+    if (n == LANES && !(kinds & (CATEGORICAL | ZERO_IS_MISSING))) {
+        if (row->known && row->missing)
+            step_down(positions, row->values, row->known, at, depth, 1, 1);
+        else if (row->known)
+            step_down(positions, row->values, row->known, at, depth, 0, 1);
+        else if (row->missing)
+            step_down(positions, row->values, NULL, at, depth, 1, 0);
+        else
+            step_down(positions, row->values, NULL, at, depth, 0, 0);
+        return;
+    }
+    for (Py_ssize_t i = 0; i < n; i++)
+        for (int32_t level = 0; level < depth; level++) {
+            const Position *place = positions + at[i];
+            if (row->known && !row->known[feature_at(place)])
+                break;
+            int32_t next = next_of(place, goes_left(pool, at[i], row->values[feature_at(place)]));
+            if (next == at[i])
+                break;
+            at[i] = next;
+        }
+}
+
+/* Have the upper levels of a learner at hand when its turn comes. */
+static inline void fetch_early(const Pool *pool, int32_t root)
+{
+#if defined(__GNUC__) || defined(__clang__)
+    const char *first = (const char *)(pool->positions + root);
+    for (int line = 0; line < EARLY_LINES; line++)
+        __builtin_prefetch(first + 64 * line);
+#else
+    (void)pool, (void)root;
+#endif
+}
+
+/* Add up one sum of one row, all of whose values are known; what each learner gives is noted, too, if `outputs` and
+ * `done` are there.  The number of learners that were not done before. */
+static Py_ssize_t add_up_one(const Pool *pool, const Sums *sums, Py_ssize_t sum, const Row *row, double *totals,
+                             uint64_t *bought, double *outputs, uint8_t *done)
+{
+    Py_ssize_t new = 0;
+    int64_t entry = sums->start[sum], end = sums->start[sum + 1];
+    while (entry < end) {
+        int32_t at[LANES], depth = 0, last = -1;
+        uint32_t kinds = 0;
+        Py_ssize_t n = 0;
+        int64_t stop = entry;
+        for (; stop < end; stop++) { /* the next learners; several entries of one stand together */
+            int32_t number = sums->learner[stop];
+            if (number == last)
+                continue;
+            if (n == LANES)
+                break;
+            const Learner *learner = pool->learners + number;
+            depth = learner->depth > depth ? learner->depth : depth;
+            kinds |= learner->kinds;
+            at[n++] = learner->root;
+            last = number;
+        }
+        for (int64_t ahead = stop; ahead < end && ahead < stop + LANES; ahead++)
+            fetch_early(pool, pool->learners[sums->learner[ahead]].root);
+        go_on(pool, row, at, n, depth, kinds);
+        if (bought)
+            for (Py_ssize_t i = 0; i < n; i++)
+                for (Py_ssize_t word = 0; word < pool->n_words; word++)
+                    bought[word] |= pool->bits[at[i] * pool->n_words + word];
+        Py_ssize_t lane = -1;
+        double value = 0.0;
+        for (last = -1; entry < stop; entry++) {
+            if (sums->learner[entry] != last) {
+                value = output(pool, at[++lane], row->values);
+                last = sums->learner[entry];
+                if (done) {
+                    outputs[last] = value;
+                    new += !done[last];
+                    done[last] = 1;
+                }
+            }
+            totals[sums->column[entry]] += value * sums->weight[entry];
+        }
+    }
+    return new;
+}
+
+static int any_missing(const double *values, Py_ssize_t n)
+{
+    int missing = 0;
+    for (Py_ssize_t i = 0; i < n; i++)
+        missing |= values[i] != values[i];
+    return missing;
+}
+
+/* Send one row down the tree; `totals` has room for the outputs of a node. */
+static void run_one(const Pool *pool, const Sums *routes, const Sums *predicts, const Shape *shape,
+                    const double *values, double *margins, int32_t *terminal, uint64_t *bought, double *totals)
+{
+    Row there = {values, NULL, any_missing(values, shape->n_features)};
+    const Row *row = &there;
+    int32_t node = 0, next;
+    for (;; node = next) {
+        if (shape->upper[node] == shape->lower[node]) {
+            next = shape->upper[node];
+            break;
+        }
+        totals[0] = 0.0;
+        add_up_one(pool, routes, node, row, totals, bought, NULL, NULL);
+        next = totals[0] > shape->thresholds[node] ? shape->upper[node] : shape->lower[node];
+        if (next < 0)
+            break;
+    }
+    Py_ssize_t k = shape->n_outputs;
+    memset(totals, 0, sizeof(double) * k);
+    add_up_one(pool, predicts, node, row, totals, bought, NULL, NULL);
+    for (Py_ssize_t j = 0; j < k; j++)
+        margins[j] = totals[j] + shape->intercepts[node * k + j];
+    *terminal = -1 - next;
+}
+
+/* -- a tree as Python holds it ------------------------------------------------------------------------------------ */
+
+enum {
+    POSITIONS,
+    LEARNERS,
+    CATEGORY_START,
+    CATEGORY_COUNT,
+    CATEGORY_LEFT,
+    ROUTE_START,
+    ROUTE_LEARNER,
+    ROUTE_COLUMN,
+    ROUTE_WEIGHT,
+    PREDICT_START,
+    PREDICT_LEARNER,
+    PREDICT_COLUMN,
+    PREDICT_WEIGHT,
+    UPPER,
+    LOWER,
+    THRESHOLDS,
+    INTERCEPTS,
+    N_BUFFERS
+};
+
+static const Py_ssize_t SIZES[N_BUFFERS] = {
+    sizeof(Position), sizeof(Learner), 4, 4, 1, 8, 4, 4, 8, 8, 4, 4, 8, 4, 4, 8, 8};
+
+typedef struct {
+    PyObject_HEAD
+    Pool pool;
+    Sums routes, predicts;
+    Shape shape;
+    Py_ssize_t n_positions, n_learners, n_features;
+    Py_buffer buffers[N_BUFFERS]; /* all that the above points to */
+    int n_buffers;
+    uint8_t *uses; /* for each node, the features that its gate may look at, then those that its prediction may */
+} Tree;
+
+typedef struct {
+    PyObject *walk_type;
+} State;
+
+static void tree_dealloc(PyObject *object)
+{
+    Tree *self = (Tree *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    for (int i = 0; i < self->n_buffers; i++)
+        PyBuffer_Release(self->buffers + i);
+    PyMem_Free(self->uses);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+    Py_DECREF(type);
+}
+
+static uintptr_t alignment_of(Py_ssize_t size)
+{
+    return size % 8 == 0 ? 8 : size % 4 == 0 ? 4 : 1;
+}
+
+static int all_within(const int32_t *numbers, Py_ssize_t n, Py_ssize_t first, Py_ssize_t end)
+{
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (numbers[i] < first || numbers[i] >= end)
+            return 0;
+    return 1;
+}
+
+/* Whether the entries of some sums are there, and name learners and columns that exist. */
+static int sums_fit(const Sums *sums, const Py_ssize_t *n, Py_ssize_t n_sums, Py_ssize_t n_learners,
+                    Py_ssize_t n_columns)
+{
+    if (n[0] != n_sums + 1 || n[1] != n[2] || n[1] != n[3] || sums->start[0] != 0 || sums->start[n_sums] != n[1])
+        return 0;
+    for (Py_ssize_t i = 0; i < n_sums; i++)
+        if (sums->start[i] > sums->start[i + 1])
+            return 0;
+    return all_within(sums->learner, n[1], 0, n_learners) && all_within(sums->column, n[1], 0, n_columns);
+}
+
+static int tree_fits(const Tree *self, const Py_ssize_t *n)
+{
+    Py_ssize_t n_nodes = n[UPPER], n_outputs = self->shape.n_outputs;
+    if (n_nodes < 1 || n[LOWER] != n_nodes || n[THRESHOLDS] != n_nodes || n_outputs < 1 || self->n_features < 0 ||
+        n[INTERCEPTS] != n_nodes * n_outputs || n[CATEGORY_START] != n[POSITIONS] ||
+        n[CATEGORY_COUNT] != n[POSITIONS])
+        return 0;
+    for (Py_ssize_t node = 0; node < n_nodes; node++) /* a child comes after its parent, so that every walk ends */
+        if ((self->shape.upper[node] >= 0 && self->shape.upper[node] <= node) ||
+            (self->shape.lower[node] >= 0 && self->shape.lower[node] <= node) ||
+            (self->shape.upper[node] >= 0 && self->shape.upper[node] == self->shape.lower[node]))
+            return 0;
+    return all_within(self->shape.upper, n_nodes, INT32_MIN, n_nodes) &&
+           all_within(self->shape.lower, n_nodes, INT32_MIN, n_nodes) &&
+           sums_fit(&self->routes, n + ROUTE_START, n_nodes, n[LEARNERS], 1) &&
+           sums_fit(&self->predicts, n + PREDICT_START, n_nodes, n[LEARNERS], n_outputs);
+}
+
+/* Note the features that the learners of one sum may look at; the positions of a learner end where the next begins. */
+static void note_uses(const Tree *self, const Sums *sums, Py_ssize_t sum, uint8_t *uses)
+{
+    const Position *positions = self->pool.positions;
+    for (int64_t entry = sums->start[sum]; entry < sums->start[sum + 1]; entry++) {
+        Py_ssize_t number = sums->learner[entry];
+        Py_ssize_t end = number + 1 < self->n_learners ? self->pool.learners[number + 1].root : self->n_positions;
+        for (Py_ssize_t at = self->pool.learners[number].root; at < end; at++)
+            if (positions[at].what & (INNER | LINEAR))
+                uses[feature_at(positions + at)] = 1;
+    }
+}
+
+/* Tree(arrays, n_features, n_outputs): the arrays in the order above. */
+static PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(keywords))
+{
+    PyObject *arrays;
+    Py_ssize_t n_features, n_outputs, n[N_BUFFERS];
+    if (!PyArg_ParseTuple(args, "O!nn", &PyTuple_Type, &arrays, &n_features, &n_outputs))
         return NULL;
-    Pool pool = {positions.buf, learners.buf, starts.buf, counts.buf, lefts.buf, bits.buf, n_words};
-    Sums routes = {rs.buf, rl.buf, rc.buf, rw.buf}, predicts = {ps.buf, pl.buf, pc.buf, pw.buf};
-    Shape shape = {n_nodes, n_outputs, upper.buf, lower.buf, thr.buf, inter.buf};
-    double *totals = PyMem_Malloc(sizeof(double) * BLOCK * (n_outputs > 1 ? n_outputs : 1));
-    int32_t *begins = PyMem_Malloc(sizeof(int32_t) * 2 * (n_nodes > 0 ? n_nodes : 1));
-    if (totals && begins) {
-        Py_BEGIN_ALLOW_THREADS
+    if (PyTuple_Size(arrays) != N_BUFFERS) {
+        PyErr_SetString(PyExc_ValueError, "a tree has another number of arrays");
+        return NULL;
+    }
+    Tree *self = (Tree *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    if (!self)
+        return NULL;
+    for (int i = 0; i < N_BUFFERS; i++) {
+        Py_buffer *buffer = self->buffers + i;
+        if (PyObject_GetBuffer(PyTuple_GetItem(arrays, i), buffer, PyBUF_SIMPLE) < 0)
+            goto failed;
+        self->n_buffers = i + 1;
+        n[i] = buffer->len / SIZES[i];
+        if (buffer->len % SIZES[i] || (uintptr_t)buffer->buf % alignment_of(SIZES[i])) {
+            PyErr_SetString(PyExc_ValueError, "an array of a tree has the wrong size");
+            goto failed;
+        }
+    }
+#define AT(name) self->buffers[name].buf
+    self->pool = (Pool){AT(POSITIONS),      AT(LEARNERS), AT(CATEGORY_START), AT(CATEGORY_COUNT),
+                        AT(CATEGORY_LEFT), NULL,         0};
+    self->routes = (Sums){AT(ROUTE_START), AT(ROUTE_LEARNER), AT(ROUTE_COLUMN), AT(ROUTE_WEIGHT)};
+    self->predicts = (Sums){AT(PREDICT_START), AT(PREDICT_LEARNER), AT(PREDICT_COLUMN), AT(PREDICT_WEIGHT)};
+    self->shape = (Shape){n[UPPER], n_outputs, n_features, AT(UPPER), AT(LOWER), AT(THRESHOLDS), AT(INTERCEPTS)};
+#undef AT
+    self->n_positions = n[POSITIONS];
+    self->n_learners = n[LEARNERS];
+    self->n_features = n_features;
+    if (!tree_fits(self, n)) {
+        PyErr_SetString(PyExc_ValueError, "the arrays of a tree do not fit together");
+        goto failed;
+    }
+    self->uses = PyMem_Calloc((size_t)n[UPPER] * 2, (size_t)n_features + 1);
+    if (!self->uses) {
+        PyErr_NoMemory();
+        goto failed;
+    }
+    for (Py_ssize_t node = 0; node < n[UPPER]; node++) {
+        note_uses(self, &self->routes, node, self->uses + 2 * node * n_features);
+        note_uses(self, &self->predicts, node, self->uses + (2 * node + 1) * n_features);
+    }
+    return (PyObject *)self;
+failed:
+    Py_DECREF(self);
+    return NULL;
+}
+
+/* run(X, margins, terminals, bits, bought): rows as float64; `bits` and `bought` may be None. */
+static PyObject *tree_run(PyObject *object, PyObject *const *args, Py_ssize_t n_args)
+{
+    Tree *self = (Tree *)object;
+    if (n_args != 5) {
+        PyErr_SetString(PyExc_TypeError, "run takes five arguments");
+        return NULL;
+    }
+    Py_buffer found[5];
+    int n_found = 0, with_items = args[3] != Py_None && args[4] != Py_None;
+    double *totals = NULL;
+    int32_t *begins = NULL;
+    PyObject *result = NULL;
+    for (int i = 0; i < (with_items ? 5 : 3); i++, n_found++)
+        if (PyObject_GetBuffer(args[i], found + i, i == 0 || i == 3 ? PyBUF_SIMPLE : PyBUF_WRITABLE) < 0)
+            goto done;
+    Py_ssize_t k = self->shape.n_outputs, n = found[2].len / (Py_ssize_t)sizeof(int32_t);
+    Pool pool = self->pool;
+    if (with_items) {
+        pool.bits = found[3].buf;
+        pool.n_words = n ? found[4].len / 8 / n : 0;
+    }
+    for (int i = 0; i < n_found; i++)
+        if ((uintptr_t)found[i].buf % (i == 2 ? 4 : 8)) {
+            PyErr_SetString(PyExc_ValueError, "an array of rows is not aligned");
+            goto done;
+        }
+    if (found[0].len != n * self->n_features * (Py_ssize_t)sizeof(double) ||
+        found[1].len != n * k * (Py_ssize_t)sizeof(double) || found[2].len != n * (Py_ssize_t)sizeof(int32_t) ||
+        (with_items && n && (found[3].len != self->n_positions * pool.n_words * 8 ||
+                        found[4].len != n * pool.n_words * 8))) {
+        PyErr_SetString(PyExc_ValueError, "an array of rows has the wrong size");
+        goto done;
+    }
+    const double *X = found[0].buf;
+    double *margins = found[1].buf;
+    int32_t *terminals = found[2].buf;
+    uint64_t *bought = with_items ? found[4].buf : NULL;
+    Py_ssize_t n_nodes = self->shape.n_nodes;
+    totals = PyMem_Malloc(sizeof(double) * (n <= FEW_ROWS ? 1 : BLOCK) * k);
+    begins = PyMem_Malloc(sizeof(int32_t) * 2 * n_nodes);
+    if (!totals || !begins) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    PyThreadState *thread = n < KEEP_LOCK ? NULL : PyEval_SaveThread();
+    if (n <= FEW_ROWS)
+        for (Py_ssize_t i = 0; i < n; i++)
+            run_one(&pool, &self->routes, &self->predicts, &self->shape, X + i * self->n_features, margins + i * k,
+                    terminals + i, bought ? bought + i * pool.n_words : NULL, totals);
+    else
         for (Py_ssize_t start = 0; start < n; start += BLOCK) {
             Py_ssize_t size = n - start < BLOCK ? n - start : BLOCK;
-            run_block(&pool, &routes, &predicts, &shape, (const double *)X.buf + start * n_features, n_features, size,
-                      (double *)margins.buf + start * n_outputs, (int32_t *)terminals.buf + start,
-                      with_items ? (uint64_t *)bought.buf + start * n_words : NULL, totals, begins, begins + n_nodes);
+            run_block(&pool, &self->routes, &self->predicts, &self->shape, X + start * self->n_features,
+                      self->n_features, size, margins + start * k, terminals + start,
+                      bought ? bought + start * pool.n_words : NULL, totals, begins, begins + n_nodes);
         }
-        Py_END_ALLOW_THREADS
-    }
-    int failed = !totals || !begins;
+    if (thread)
+        PyEval_RestoreThread(thread);
+    result = Py_NewRef(Py_None);
+done:
     PyMem_Free(totals);
     PyMem_Free(begins);
-    Py_buffer *all[] = {&X, &positions, &learners, &starts, &counts, &lefts, &bits, &rs, &rl, &rc, &rw, &ps, &pl, &pc,
-                        &pw, &upper, &lower, &thr, &inter, &margins, &terminals, &bought};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        PyBuffer_Release(all[i]);
-    if (failed)
+    for (int i = 0; i < n_found; i++)
+        PyBuffer_Release(found + i);
+    return result;
+}
+
+/* -- one row whose values are still coming in ---------------------------------------------------------------------- */
+
+/* What a node adds up: as Python packs it. */
+typedef struct {
+    double weight;
+    int32_t learner;
+    int32_t column;
+} Entry;
+
+typedef struct {
+    PyObject_HEAD
+    Tree *tree;
+    Py_ssize_t pending;   /* learners of the current step that are not evaluated yet */
+    Py_ssize_t evaluated; /* learners that were taken up; for `go`, as the next three */
+    Py_ssize_t node;      /* -1 before the root */
+    Py_ssize_t terminal;  /* -1 as long as it is not known */
+    int leaving;          /* whether the learners are those of the node's prediction */
+    Py_ssize_t capacity;
+    int32_t depth; /* of the deepest learner of the current step */
+    uint32_t kinds;
+    int missing;         /* whether a value that is known is missing */
+    const uint8_t *uses; /* features that the pending learners may look at; NULL: any */
+    int added;           /* whether the sum of the current step is in `totals` already */
+    double *totals;      /* by output */
+    double *values;   /* by feature; zero where it is not known */
+    double *outputs;  /* by learner, where it is done */
+    int32_t *learner; /* those that are pending ... */
+    int32_t *at;      /* ... and the positions where they wait */
+    uint8_t *known;   /* by feature */
+    uint8_t *needed;  /* by feature; all zero between two calls */
+    uint8_t *done;    /* by learner */
+} Walk;
+
+static void walk_dealloc(PyObject *object)
+{
+    Walk *self = (Walk *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    PyMem_Free(self->totals);
+    PyMem_Free(self->outputs);
+    PyMem_Free(self->learner);
+    Py_XDECREF((PyObject *)self->tree);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+    Py_DECREF(type);
+}
+
+/* start(): a walk of a row of which nothing is known. */
+static PyObject *tree_start(PyObject *object, PyObject *Py_UNUSED(none))
+{
+    Tree *tree = (Tree *)object;
+    State *state = PyType_GetModuleState(Py_TYPE(object));
+    PyTypeObject *type = (PyTypeObject *)state->walk_type;
+    Walk *self = (Walk *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    if (!self)
+        return NULL;
+    self->tree = (Tree *)Py_NewRef(object);
+    self->node = self->terminal = -1;
+    size_t n_features = (size_t)tree->n_features + 1, n_learners = (size_t)tree->n_learners + 1;
+    size_t n_outputs = (size_t)tree->shape.n_outputs;
+    self->totals = PyMem_Calloc(n_outputs * sizeof(double) + n_features * (sizeof(double) + 2), 1);
+    self->outputs = PyMem_Malloc(n_learners * (sizeof(double) + 1));
+    if (!self->totals || !self->outputs) {
+        Py_DECREF(self);
         return PyErr_NoMemory();
+    }
+    self->values = self->totals + n_outputs;
+    self->known = (uint8_t *)(self->values + n_features);
+    self->needed = self->known + n_features;
+    self->done = (uint8_t *)(self->outputs + n_learners);
+    memset(self->done, 0, n_learners);
+    return (PyObject *)self;
+}
+
+/* A feature's number from Python; -1 with an error if there is no such feature. */
+static Py_ssize_t feature_of(const Walk *self, PyObject *number)
+{
+    Py_ssize_t feature = PyLong_AsSsize_t(number);
+    if (feature == -1 && PyErr_Occurred())
+        return -1;
+    if (feature < 0 || feature >= self->tree->n_features) {
+        PyErr_SetString(PyExc_ValueError, "there is no such feature");
+        return -1;
+    }
+    return feature;
+}
+
+static void know(Walk *self, Py_ssize_t feature, double value)
+{
+    self->values[feature] = value;
+    self->missing |= value != value;
+    self->known[feature] = 1;
+}
+
+/* fill(feature, value) */
+static PyObject *walk_fill(PyObject *object, PyObject *const *args, Py_ssize_t n_args)
+{
+    Walk *self = (Walk *)object;
+    if (n_args != 2) {
+        PyErr_SetString(PyExc_TypeError, "fill takes a feature and its value");
+        return NULL;
+    }
+    Py_ssize_t feature = feature_of(self, args[0]);
+    if (feature < 0)
+        return NULL;
+    double value = PyFloat_AsDouble(args[1]);
+    if (value == -1.0 && PyErr_Occurred())
+        return NULL;
+    know(self, feature, value);
     Py_RETURN_NONE;
 }
 
-static PyMethodDef methods[] = {
-    {"run", run, METH_VARARGS, "Send rows down a tree: margins, terminals and bought items."},
+/* fill_floats(features, raw, known, kinds, move): the values of some features, if they are all floats that need no
+ * encoding; then true, and they are in `known`, too, and if they are to be moved, no longer in `raw`.  `kinds`
+ * says for each feature: 0, never; 1, a number; 2, a number that may be missing. */
+static PyObject *walk_fill_floats(PyObject *object, PyObject *const *args, Py_ssize_t n_args)
+{
+    Walk *self = (Walk *)object;
+    char *kinds;
+    Py_ssize_t n_kinds;
+    if (n_args != 5 || !PyTuple_Check(args[0]) || !PyDict_Check(args[1]) || !PyDict_Check(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "fill_floats takes features, their values, what is known, and kinds");
+        return NULL;
+    }
+    if (PyBytes_AsStringAndSize(args[3], &kinds, &n_kinds) < 0)
+        return NULL;
+    if (n_kinds != self->tree->n_features) {
+        PyErr_SetString(PyExc_ValueError, "kinds of another number of features");
+        return NULL;
+    }
+    Py_ssize_t n = PyTuple_Size(args[0]);
+    int move = args[4] == Py_True;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        Py_ssize_t feature = feature_of(self, PyTuple_GetItem(args[0], i));
+        if (feature < 0)
+            return NULL;
+        PyObject *raw = PyDict_GetItemWithError(args[1], PyTuple_GetItem(args[0], i));
+        if (!raw && PyErr_Occurred())
+            return NULL;
+        if (!raw || !PyFloat_CheckExact(raw) || !kinds[feature])
+            Py_RETURN_FALSE;
+        double value = PyFloat_AsDouble(raw);
+        if (value - value != 0.0 && (value == value || kinds[feature] != 2)) /* infinite, or missing */
+            Py_RETURN_FALSE;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *number = PyTuple_GetItem(args[0], i), *raw = PyDict_GetItemWithError(args[1], number);
+        if (!raw) { /* the same feature twice */
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "a feature is named twice");
+            return NULL;
+        }
+        know(self, PyLong_AsSsize_t(number), PyFloat_AsDouble(raw));
+        if (PyDict_SetItem(args[2], number, raw) < 0 || (move && PyDict_DelItem(args[1], number) < 0))
+            return NULL;
+    }
+    Py_RETURN_TRUE;
+}
+
+/* The numbers of learners in a step; NULL with an error if one does not exist. */
+static const int32_t *learners_of(const Walk *self, PyObject *step, Py_ssize_t *n)
+{
+    char *bytes;
+    Py_ssize_t size;
+    if (PyBytes_AsStringAndSize(step, &bytes, &size) < 0)
+        return NULL;
+    *n = size / (Py_ssize_t)sizeof(int32_t);
+    if (size % (Py_ssize_t)sizeof(int32_t) || !all_within((int32_t *)bytes, *n, 0, self->tree->n_learners)) {
+        PyErr_SetString(PyExc_ValueError, "a step names learners that do not exist");
+        return NULL;
+    }
+    return (int32_t *)bytes;
+}
+
+/* Make room for so many pending learners; -1 with an error if there is none. */
+static int begin_step(Walk *self, Py_ssize_t n)
+{
+    self->pending = 0;
+    self->depth = 0;
+    self->kinds = 0;
+    self->uses = NULL;
+    self->added = 0;
+    if (n <= self->capacity)
+        return 0;
+    PyMem_Free(self->learner);
+    self->capacity = 0;
+    self->learner = PyMem_Malloc((size_t)n * 2 * sizeof(int32_t));
+    if (!self->learner) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    self->capacity = n;
+    self->at = self->learner + n;
+    return 0;
+}
+
+static inline void take_up(Walk *self, int32_t number)
+{
+    const Learner *learner = self->tree->pool.learners + number;
+    self->learner[self->pending] = number;
+    self->at[self->pending++] = learner->root;
+    self->depth = learner->depth > self->depth ? learner->depth : self->depth;
+    self->kinds |= learner->kinds;
+}
+
+/* begin(step) */
+static PyObject *walk_begin(PyObject *object, PyObject *step)
+{
+    Walk *self = (Walk *)object;
+    Py_ssize_t n;
+    const int32_t *learners = learners_of(self, step, &n);
+    if (!learners || begin_step(self, n) < 0)
+        return NULL;
+    for (Py_ssize_t i = 0; i < n; i++)
+        take_up(self, learners[i]);
+    Py_RETURN_NONE;
+}
+
+/* The row as the pending learners see it: nothing must be asked for if all that they may look at is known. */
+static Row row_of(const Walk *self)
+{
+    int unknown = 0;
+    for (Py_ssize_t feature = 0; feature < self->tree->n_features; feature++)
+        unknown |= (!self->known[feature]) & (self->uses ? self->uses[feature] : 1);
+    return (Row){self->values, unknown ? self->known : NULL, self->missing};
+}
+
+/* The feature that a learner waits for at a position; -1 if it is evaluated there, and its output. */
+static int32_t waits_for(const Walk *self, int32_t at, double *value)
+{
+    const Position *here = self->tree->pool.positions + at;
+    if (!(here->what & INNER) && (!(here->what & LINEAR) || self->known[feature_at(here)])) {
+        *value = output(&self->tree->pool, at, self->values);
+        return -1;
+    }
+    return (int32_t)feature_at(here);
+}
+
+/* Evaluate the pending learners as far as the known features allow; the missing features, in growing order. */
+static PyObject *advance(Walk *self)
+{
+    const Pool *pool = &self->tree->pool;
+    const Row row = row_of(self);
+    Py_ssize_t n = self->pending, waiting = 0, n_needed = 0;
+    for (Py_ssize_t start = 0; start < n; start += LANES) {
+        Py_ssize_t size = n - start < LANES ? n - start : LANES;
+        for (Py_ssize_t ahead = start + LANES; ahead < n && ahead < start + 2 * LANES; ahead++)
+            fetch_early(pool, self->at[ahead]);
+        go_on(pool, &row, self->at + start, size, self->depth, self->kinds);
+        for (Py_ssize_t i = start; i < start + size; i++) {
+            int32_t number = self->learner[i], at = self->at[i];
+            int32_t feature = waits_for(self, at, self->outputs + number);
+            if (feature < 0) {
+                self->done[number] = 1;
+                continue;
+            }
+            self->learner[waiting] = number;
+            self->at[waiting++] = at;
+            n_needed += !self->needed[feature];
+            self->needed[feature] = 1;
+        }
+    }
+    self->pending = waiting;
+    PyObject *features = PyTuple_New(n_needed);
+    Py_ssize_t place = 0;
+    for (Py_ssize_t feature = 0; place < n_needed && feature < self->tree->n_features; feature++) {
+        if (!self->needed[feature])
+            continue;
+        self->needed[feature] = 0;
+        PyObject *number = features ? PyLong_FromSsize_t(feature) : NULL;
+        if (number)
+            PyTuple_SetItem(features, place, number);
+        else if (features) {
+            Py_DECREF(features);
+            features = NULL;
+        }
+        place++;
+    }
+    return features;
+}
+
+/* A list of weighted sums over learners that are done, in the order of the learners. */
+static PyObject *add_up_entries(const Walk *self, PyObject *weights)
+{
+    char *bytes;
+    Py_ssize_t size, n_columns = PyLong_AsSsize_t(PyTuple_GetItem(weights, 1));
+    if (PyBytes_AsStringAndSize(PyTuple_GetItem(weights, 0), &bytes, &size) < 0)
+        return NULL;
+    double few[4] = {0.0}, *totals = few;
+    if (n_columns < 0 || size % (Py_ssize_t)sizeof(Entry)) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "weights have the wrong size");
+        return NULL;
+    }
+    if (n_columns > 4 && !(totals = PyMem_Calloc((size_t)n_columns, sizeof(double))))
+        return PyErr_NoMemory();
+    const Entry *entries = (const Entry *)bytes;
+    PyObject *sums = NULL;
+    for (Py_ssize_t i = 0; i < size / (Py_ssize_t)sizeof(Entry); i++) {
+        const Entry *entry = entries + i;
+        if (entry->learner < 0 || entry->learner >= self->tree->n_learners || !self->done[entry->learner] ||
+            entry->column < 0 || entry->column >= n_columns) {
+            PyErr_SetString(PyExc_ValueError, "weights of learners that are not evaluated");
+            goto end;
+        }
+        totals[entry->column] += self->outputs[entry->learner] * entry->weight;
+    }
+    sums = PyList_New(n_columns);
+    for (Py_ssize_t column = 0; sums && column < n_columns; column++) {
+        PyObject *sum = PyFloat_FromDouble(totals[column]);
+        if (sum)
+            PyList_SetItem(sums, column, sum);
+        else {
+            Py_DECREF(sums);
+            sums = NULL;
+        }
+    }
+end:
+    if (totals != few)
+        PyMem_Free(totals);
+    return sums;
+}
+
+/* advance() */
+static PyObject *walk_advance(PyObject *object, PyObject *Py_UNUSED(none))
+{
+    return advance((Walk *)object);
+}
+
+/* Take up the learners of one of the tree's sums that are not evaluated yet. */
+static int begin_sum(Walk *self, const Sums *sums, Py_ssize_t sum, int leaving)
+{
+    int64_t first = sums->start[sum], end = sums->start[sum + 1];
+    if (begin_step(self, (Py_ssize_t)(end - first)) < 0)
+        return -1;
+    self->leaving = leaving;
+    self->uses = self->tree->uses + (2 * sum + leaving) * self->tree->n_features;
+    Row row = row_of(self);
+    if (!row.known) { /* nothing has to wait, so the learners need not be taken up one by one */
+        memset(self->totals, 0, sizeof(double) * (size_t)self->tree->shape.n_outputs);
+        self->evaluated +=
+            add_up_one(&self->tree->pool, sums, sum, &row, self->totals, NULL, self->outputs, self->done);
+        self->added = 1;
+        return 0;
+    }
+    for (int64_t entry = first; entry < end; entry++) {
+        int32_t number = sums->learner[entry];
+        if (!self->done[number] && (entry == first || sums->learner[entry - 1] != number))
+            take_up(self, number);
+    }
+    self->evaluated += self->pending;
+    return 0;
+}
+
+/* Go to a node: the learners of its gate, or of its prediction if it is a leaf classifier. */
+static int enter(Walk *self, int32_t node)
+{
+    const Tree *tree = self->tree;
+    self->node = node;
+    int leaf = tree->shape.upper[node] == tree->shape.lower[node];
+    if (leaf)
+        self->terminal = -1 - (Py_ssize_t)tree->shape.upper[node];
+    return begin_sum(self, leaf ? &tree->predicts : &tree->routes, node, leaf);
+}
+
+/* Add up the sum of the current step, all of whose learners are evaluated. */
+static void add_up_done(Walk *self, const Sums *sums)
+{
+    if (self->added)
+        return;
+    memset(self->totals, 0, sizeof(double) * (size_t)self->tree->shape.n_outputs);
+    for (int64_t entry = sums->start[self->node]; entry < sums->start[self->node + 1]; entry++)
+        self->totals[sums->column[entry]] += self->outputs[sums->learner[entry]] * sums->weight[entry];
+    self->added = 1;
+}
+
+/* Choose the way at a node whose gate is evaluated; the event is noted. */
+static int pass_gate(Walk *self, PyObject *events, PyObject *path)
+{
+    const Tree *tree = self->tree;
+    add_up_done(self, &tree->routes);
+    double margin = self->totals[0], threshold = tree->shape.thresholds[self->node];
+    int32_t child = margin > threshold ? tree->shape.upper[self->node] : tree->shape.lower[self->node];
+    PyObject *event = Py_BuildValue("snddi", "gate", self->node, margin, threshold, (int)child);
+    int failed = !event || PyList_Append(events, event) < 0;
+    Py_XDECREF(event);
+    if (failed)
+        return -1;
+    if (child >= 0) {
+        PyObject *number = PyLong_FromLong(child);
+        failed = !number || PyList_Append(path, number) < 0;
+        Py_XDECREF(number);
+        return failed ? -1 : enter(self, child);
+    }
+    self->terminal = -1 - (Py_ssize_t)child;
+    return begin_sum(self, &tree->predicts, self->node, 1);
+}
+
+/* The margins of the node, as a list. */
+static PyObject *margins_of(Walk *self)
+{
+    const Shape *shape = &self->tree->shape;
+    Py_ssize_t k = shape->n_outputs;
+    PyObject *margins = PyList_New(k);
+    add_up_done(self, &self->tree->predicts);
+    for (Py_ssize_t j = 0; margins && j < k; j++) {
+        PyObject *margin = PyFloat_FromDouble(self->totals[j] + shape->intercepts[self->node * k + j]);
+        if (margin)
+            PyList_SetItem(margins, j, margin);
+        else
+            Py_CLEAR(margins);
+    }
+    return margins;
+}
+
+/* go(events, path): down the tree as far as the known features allow.  A tuple of the features that are missing, or, at
+ * the end, a list of the margins.  Gates that were passed, and the nodes below the root, are appended to the lists. */
+static PyObject *walk_go(PyObject *object, PyObject *const *args, Py_ssize_t n_args)
+{
+    Walk *self = (Walk *)object;
+    if (n_args != 2 || !PyList_Check(args[0]) || !PyList_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "go takes a list of events and a list of nodes");
+        return NULL;
+    }
+    if (self->node < 0 && enter(self, 0) < 0)
+        return NULL;
+    for (;;) {
+        if (self->pending) {
+            PyObject *missing = advance(self);
+            if (!missing || PyTuple_Size(missing) > 0)
+                return missing;
+            Py_DECREF(missing);
+        }
+        if (self->leaving)
+            return margins_of(self);
+        if (pass_gate(self, args[0], args[1]) < 0)
+            return NULL;
+    }
+}
+
+static int are_weights(PyObject *weights)
+{
+    if (PyTuple_Check(weights) && PyTuple_Size(weights) == 2)
+        return 1;
+    PyErr_SetString(PyExc_TypeError, "weights are bytes and a number of outputs");
+    return 0;
+}
+
+/* sums(weights) */
+static PyObject *walk_sums(PyObject *object, PyObject *weights)
+{
+    return are_weights(weights) ? add_up_entries((Walk *)object, weights) : NULL;
+}
+
+/* try_sums(step, weights): how many learners were new, and the sums; None if one must wait. */
+static PyObject *walk_try_sums(PyObject *object, PyObject *const *args, Py_ssize_t n_args)
+{
+    Walk *self = (Walk *)object;
+    if (n_args != 2) {
+        PyErr_SetString(PyExc_TypeError, "try_sums takes a step and weights");
+        return NULL;
+    }
+    Py_ssize_t n, tried = 0, new = 0;
+    const int32_t *learners = learners_of(self, args[0], &n);
+    if (!learners || !are_weights(args[1]))
+        return NULL;
+    const Pool *pool = &self->tree->pool;
+    const Row row = {self->values, self->known, self->missing};
+    int waits = 0;
+    for (; tried < n && !waits; tried++) {
+        int32_t number = learners[tried];
+        if (self->done[number])
+            continue;
+        int32_t at = pool->learners[number].root;
+        go_on(pool, &row, &at, 1, pool->learners[number].depth, pool->learners[number].kinds);
+        waits = waits_for(self, at, self->outputs + number) >= 0;
+        if (!waits) {
+            self->done[number] = 2; /* for this call only */
+            new ++;
+        }
+    }
+    PyObject *sums = waits ? NULL : add_up_entries(self, args[1]);
+    for (Py_ssize_t i = 0; i < tried; i++)
+        if (self->done[learners[i]] == 2)
+            self->done[learners[i]] = 0;
+    if (waits)
+        Py_RETURN_NONE;
+    if (!sums)
+        return NULL;
+    PyObject *both = Py_BuildValue("nO", new, sums);
+    Py_DECREF(sums);
+    return both;
+}
+
+/* -- the module ---------------------------------------------------------------------------------------------------- */
+
+/* any_infinite(X): whether one of these float64 numbers is infinite. */
+static PyObject *any_infinite(PyObject *Py_UNUSED(module), PyObject *X)
+{
+    Py_buffer numbers;
+    if (PyObject_GetBuffer(X, &numbers, PyBUF_ANY_CONTIGUOUS) < 0)
+        return NULL;
+    if ((uintptr_t)numbers.buf % sizeof(double)) {
+        PyBuffer_Release(&numbers);
+        PyErr_SetString(PyExc_BufferError, "the numbers are not aligned");
+        return NULL;
+    }
+    const double *x = numbers.buf;
+    Py_ssize_t n = numbers.len / (Py_ssize_t)sizeof(double), i = 0;
+    int found = 0;
+    while (i < n && !found)
+        for (Py_ssize_t stop = n - i < 4096 ? n : i + 4096; i < stop; i++)
+            found |= (x[i] - x[i] != 0.0) & (x[i] == x[i]); /* the difference is NaN where it is infinite, or NaN */
+    PyBuffer_Release(&numbers);
+    return PyBool_FromLong(found);
+}
+
+#define FAST(function) (PyCFunction)(void (*)(void))(function)
+
+static PyMethodDef tree_methods[] = {
+    {"run", FAST(tree_run), METH_FASTCALL, "Send rows down the tree: margins, terminals and bought items."},
+    {"start", tree_start, METH_NOARGS, "A walk of a row of which nothing is known."},
     {NULL, NULL, 0, NULL},
 };
+static PyType_Slot tree_slots[] = {
+    {Py_tp_new, tree_new}, {Py_tp_dealloc, tree_dealloc}, {Py_tp_methods, tree_methods}, {0, NULL}};
+static PyType_Spec tree_spec = {"cstc._native.Tree", sizeof(Tree), 0, Py_TPFLAGS_DEFAULT, tree_slots};
 
-static PyModuleDef_Slot slots[] = {{0, NULL}};
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", NULL, 0, methods, slots, NULL, NULL, NULL};
+static PyMethodDef walk_methods[] = {
+    {"fill", FAST(walk_fill), METH_FASTCALL, "A feature's value is known now."},
+    {"fill_floats", FAST(walk_fill_floats), METH_FASTCALL, "Values of features, if they are plain floats; whether so."},
+    {"go", FAST(walk_go), METH_FASTCALL, "Down the tree: the features that are missing, or the margins at the end."},
+    {"begin", walk_begin, METH_O, "Take up the learners of a step."},
+    {"advance", walk_advance, METH_NOARGS, "Evaluate as far as known features allow; the features that are missing."},
+    {"sums", walk_sums, METH_O, "Weighted sums over learners that are evaluated."},
+    {"try_sums", FAST(walk_try_sums), METH_FASTCALL, "How many learners were new and the sums; None if one must wait."},
+    {NULL, NULL, 0, NULL},
+};
+static PyMemberDef walk_members[] = {
+    {"pending", T_PYSSIZET, offsetof(Walk, pending), READONLY, "learners of the step that are not evaluated yet"},
+    {"evaluated", T_PYSSIZET, offsetof(Walk, evaluated), READONLY, "learners that `go` has taken up"},
+    {"node", T_PYSSIZET, offsetof(Walk, node), READONLY, "where `go` has come to; -1 before the root"},
+    {"terminal", T_PYSSIZET, offsetof(Walk, terminal), READONLY, "where `go` is leaving to; -1 if that is not known"},
+    {NULL, 0, 0, 0, NULL},
+};
+static PyType_Slot walk_slots[] = {
+    {Py_tp_dealloc, walk_dealloc}, {Py_tp_methods, walk_methods}, {Py_tp_members, walk_members}, {0, NULL}};
+static PyType_Spec walk_spec = {"cstc._native.Walk", sizeof(Walk), 0,
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, walk_slots};
+
+static int prepare(PyObject *module)
+{
+    State *state = PyModule_GetState(module);
+    state->walk_type = PyType_FromModuleAndSpec(module, &walk_spec, NULL);
+    PyObject *tree_type = PyType_FromModuleAndSpec(module, &tree_spec, NULL);
+    if (!state->walk_type || !tree_type)
+        return -1;
+    int failed = PyModule_AddObjectRef(module, "Tree", tree_type);
+    Py_DECREF(tree_type);
+    return failed;
+}
+
+static int traverse(PyObject *module, visitproc visit, void *arg)
+{
+    State *state = PyModule_GetState(module);
+    Py_VISIT(state->walk_type);
+    return 0;
+}
+
+static int clear(PyObject *module)
+{
+    State *state = PyModule_GetState(module);
+    Py_CLEAR(state->walk_type);
+    return 0;
+}
+
+static PyMethodDef methods[] = {
+    {"any_infinite", any_infinite, METH_O, "Whether one of these numbers is infinite."},
+    {NULL, NULL, 0, NULL},
+};
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, prepare}, {0, NULL}};
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "_native", NULL, sizeof(State), methods, slots, traverse, clear, NULL};
 
 PyMODINIT_FUNC PyInit__native(void)
 {

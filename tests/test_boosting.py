@@ -271,7 +271,7 @@ def test_folds_are_grown_without_their_own_rows_for_one_number_of_rounds(loss_na
     boosting, rows = problem(loss_name, n_rounds=15, early_stopping=patience, learning_rate=0.5)
     monkeypatch.setattr("cstc.boosting.MANY_ROWS", N if shared else N + 1)
     # whose bins all parts have
-    whole = boosting.dataset(rows, feature_pre_filter=False).construct() if shared else None
+    whole = boosting.dataset(rows, parameters={"feature_pre_filter": False}).construct() if shared else None
     folds = np.random.default_rng(0).integers(0, 3, N)
     boosters, rounds = boost_folds(boosting, rows, folds, cost_weight=0.01)
     stops = []
@@ -281,7 +281,7 @@ def test_folds_are_grown_without_their_own_rows_for_one_number_of_rounds(loss_na
         prices = list(boosting.loss.gain_unit * 0.01 * boosting.costs.divided_prices)
         parameters = boosting.parameters(len(kept)) | {"cegb_penalty_feature_lazy": prices}
         parameters |= {"feature_pre_filter": False} if shared else {}
-        data = boosting.dataset(kept, reference=whole, **({"feature_pre_filter": False} if shared else {}))
+        data = boosting.dataset(kept, reference=whole, parameters={"feature_pre_filter": False} if shared else {})
         judges = boosting.dataset(out, reference=data)
         stopped = lightgbm.train(parameters, data, 15, valid_sets=[judges] if patience else [], callbacks=stop)
         stops.append(rounds_of(stopped))

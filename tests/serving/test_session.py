@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import cstc.model.native as native
 from builders import N_FEATURES, PROPERTY
 from cstc import CSTCClassifier, CSTCRanker, CSTCRegressor, Paper
 from cstc.costs import CostModel
@@ -34,8 +35,10 @@ def ask_and_tell(session, told):
 @pytest.mark.parametrize("task", TASKS)
 def test_equals_predict_apply_and_cost(task, prefetch, monkeypatch):
     rng = np.random.default_rng([3, list(TASKS).index(task), prefetch == "node"])
-    for k in range(8):
-        monkeypatch.setattr(bits, "FEWEST_LEARNERS", [1, 1000][k % 2])  # by bits and by pointers
+    found = native._native
+    for k in range(9):
+        monkeypatch.setattr(native, "_native", [found, None, None][k % 3])  # by compiled code, by bits and by pointers
+        monkeypatch.setattr(bits, "FEWEST_LEARNERS", [1, 1, 1000][k % 3])
         world = random_world(rng, task)
         model = world.model
         margins, terminals = model.decision_function(world.X), model.apply(world.X)
@@ -145,9 +148,11 @@ def test_the_budget_is_never_exceeded(seed, prefetch):
             assert answer.status == "complete"
 
 
-@pytest.mark.parametrize("fewest", [1, 1000])
+@pytest.mark.parametrize("fewest", [0, 1, 1000])
 def test_an_early_answer_is_that_of_the_last_node_that_can_be_computed(fewest, monkeypatch):
-    monkeypatch.setattr(bits, "FEWEST_LEARNERS", fewest)  # by bits and by pointers
+    monkeypatch.setattr(bits, "FEWEST_LEARNERS", fewest)  # by compiled code, by bits and by pointers
+    if fewest:
+        monkeypatch.setattr(native, "_native", None)
     rng = np.random.default_rng(4)
     seen = set()
     for _ in range(40):

@@ -17,7 +17,7 @@ Only numpy is imported here: a loaded model needs nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from os import PathLike
 from typing import Any
@@ -27,7 +27,7 @@ import numpy as np
 from ..costs import ResolvedCosts, as_cost_model, counted, span
 from ..matrix import blocks, columns_at, dense, is_sparse
 from . import native
-from .links import probabilities
+from .links import most_likely, probabilities
 from .pool import TreePool, add_in_order, unpack_items
 from .schema import Schema
 from .shape import TreeShape
@@ -188,16 +188,25 @@ class FittedTree:
         return Run(rows, terminals, margins, leaves)
 
     @cached_property
-    def _packed(self) -> dict[str, Any]:
-        """All that the compiled walk reads."""
-        return {
-            "packed": native.Packed(self.pool, len(self.costs.feature_items)),
-            "routes": native.Sums.of(self.route_weights[:, :, None], self.pool),
-            "predicts": native.Sums.of(self.predict_weights, self.pool),
-            "shape": self.shape,
-            "thresholds": self.thresholds,
-            "intercepts": self.predict_intercepts,
-        }
+    def walker(self) -> native.Tree:
+        """The tree as compiled code reads it."""
+        return native.Tree(
+            self.pool,
+            len(self.costs.feature_items),
+            routes=self.route_weights,
+            predicts=self.predict_weights,
+            shape=self.shape,
+            thresholds=self.thresholds,
+            intercepts=self.predict_intercepts,
+        )
+
+    @cached_property
+    def _native_bits(self) -> np.ndarray:
+        return self._position_bits[self.pool.packed(len(self.costs.feature_items)).order]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What was worked out and kept does not travel."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
     def _narrow(self) -> tuple[FittedTree, np.ndarray]:
@@ -218,9 +227,9 @@ class FittedTree:
         n_items = self.costs.n_items if items else 0
         if native.available():
             tree, X = self._narrowed(X)
-            bits = tree._position_bits if items else None
-            margins, terminals, words = native.walk(X=X, bits=bits, **tree._packed)
-            return Walked(margins, terminals, unpack_items(words, n_items))
+            margins, terminals, words = tree.walker.walk(X, tree._native_bits if items else None)
+            bought = np.empty((X.shape[0], 0), dtype=bool) if words is None else unpack_items(words, n_items)
+            return Walked(margins, terminals, bought)
         n = X.shape[0]
         margins, terminals = np.empty((n, self.n_outputs)), np.empty(n, dtype=np.int32)
         bought = np.zeros((n, n_items), dtype=bool)
@@ -238,7 +247,7 @@ class FittedTree:
         """Predictions from margins: values, or classes."""
         if self.schema.classes is None:
             return margins[:, 0]
-        return self.schema.classes[probabilities(margins, self.link).argmax(axis=1)]
+        return self.schema.classes[most_likely(margins, self.link)]
 
     def predict(self, X: Any) -> np.ndarray:
         """Predicted values or classes."""

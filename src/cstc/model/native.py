@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..matrix import blocks, dense
+from .. import matrix
 
 if TYPE_CHECKING:
     from .pool import TreePool
     from .shape import TreeShape
 
-__all__ = ["Packed", "Sums", "available", "usable_cores", "walk"]
+__all__ = ["Packed", "Sums", "Tree", "any_infinite", "available", "usable_cores"]
 
 _native: Any = None
 if os.environ.get("CSTC_NATIVE", "1") != "0":
@@ -31,19 +31,26 @@ if os.environ.get("CSTC_NATIVE", "1") != "0":
         _native = None
 
 #: As in C: one position of a learner, and how a learner is walked.
-POSITION = np.dtype(
-    [("threshold", "<f8"), ("feature", "<i4"), ("right", "<i4"), ("left", "<i4"), ("kind", "<u4")], align=True
-)
+POSITION = np.dtype([("threshold", "<f8"), ("child", "<i4"), ("what", "<u4")], align=True)
 LEARNER = np.dtype([("root", "<i4"), ("depth", "<i4"), ("kinds", "<u4")], align=True)
-MISSING_LEFT, ZERO_IS_MISSING, CATEGORICAL, LINEAR = 1, 2, 4, 8
+MISSING_LEFT, ZERO_IS_MISSING, CATEGORICAL, LINEAR, INNER, KIND_BITS = 1, 2, 4, 8, 16, 5
 ROWS_OF_A_THREAD = 2048  # with fewer, another thread is not worth its start
 ROWS_OF_A_CALL = 8192  # between two calls, who waits can be interrupted
-NONE = np.zeros(0, dtype=np.uint64)
 
 
 def available() -> bool:
     """Whether rows are walked by compiled code."""
     return _native is not None
+
+
+def any_infinite(X: Any) -> bool:
+    """Whether a matrix holds an infinite value; compiled, since it counts where there is one row."""
+    if _native is not None and X.__class__ is np.ndarray and X.dtype == np.float64:
+        try:
+            return _native.any_infinite(X)
+        except (BufferError, ValueError):  # not in one piece
+            pass
+    return matrix.any_infinite(X)
 
 
 def usable_cores() -> int:
@@ -103,27 +110,36 @@ class Sums:
 
 
 class Packed:
-    """A pool as C reads it."""
+    """A pool as C reads it: the positions of a learner stand together, level by level, and siblings side by side.
+
+    Attributes
+    ----------
+    arrays : tuple of ndarray
+    order : int ndarray
+        The pool's position of each position here.
+    """
 
     def __init__(self, pool: TreePool, n_features: int):
         _check(pool, n_features)
+        self.order, children, starts, depths = _level_by_level(pool)
         is_leaf, is_linear = pool.feature < 0, pool.linear_feature >= 0
-        positions = np.zeros(pool.n_positions, dtype=POSITION)
-        positions["threshold"] = np.where(is_leaf, pool.value, pool.threshold)
-        positions["feature"] = np.where(is_leaf, np.maximum(pool.linear_feature, 0), pool.feature)
-        positions["right"], positions["left"] = pool.right, pool.left
         kind = MISSING_LEFT * pool.missing_left.astype(np.uint32) + ZERO_IS_MISSING * pool.zero_is_missing
-        kind = np.where(pool.category_start >= 0, CATEGORICAL, kind)
-        positions["kind"] = np.where(is_leaf, LINEAR * is_linear, kind)
+        kind = INNER + np.where(pool.category_start >= 0, CATEGORICAL, kind)
+        kind = np.where(is_leaf, LINEAR * is_linear, kind).astype(np.uint32)
+        column = np.where(is_leaf, np.maximum(pool.linear_feature, 0), pool.feature).astype(np.uint32)
+        positions = np.zeros(len(self.order), dtype=POSITION)
+        positions["threshold"] = np.where(is_leaf, pool.value, pool.threshold)[self.order]
+        positions["what"] = ((column << KIND_BITS) + kind)[self.order]
+        positions["child"] = children
         learners = np.zeros(pool.n_learners, dtype=LEARNER)
-        learners["root"], learners["depth"] = pool.roots, _depths(pool)
-        used = pool.owners >= 0
-        np.bitwise_or.at(learners["kinds"], pool.owners[used], positions["kind"][used])
+        learners["root"], learners["depth"] = starts, depths
+        if len(starts):
+            learners["kinds"] = np.bitwise_or.reduceat(kind[self.order], starts)
         self.arrays = (
             positions,
             learners,
-            np.ascontiguousarray(pool.category_start, dtype=np.int32),
-            np.ascontiguousarray(pool.category_count, dtype=np.int32),
+            np.ascontiguousarray(pool.category_start[self.order], dtype=np.int32),
+            np.ascontiguousarray(pool.category_count[self.order], dtype=np.int32),
             np.ascontiguousarray(pool.category_left, dtype=np.uint8),
         )
 
@@ -142,6 +158,7 @@ def _check(pool: TreePool, n_features: int) -> None:
         and bool((pool.category_count[by_category] >= 0).all())
         and bool((ends <= len(pool.category_left)).all())
         and n < 2**31
+        and n_features < 2**27
     )
     if not right:
         raise ValueError("the weak learners name positions, columns or categories that do not exist")
@@ -151,63 +168,119 @@ def _within(numbers: np.ndarray, n: int) -> bool:
     return not len(numbers) or (int(numbers.min()) >= 0 and int(numbers.max()) < n)
 
 
-def _depths(pool: TreePool) -> np.ndarray:
-    """Longest way from the root of each learner to a leaf."""
-    depths = np.zeros(pool.n_learners, dtype=np.int32)
-    level, owner = pool.roots, np.arange(pool.n_learners)
-    for depth in range(1, pool.n_positions + 1):
-        inner = pool.feature[level] >= 0
-        level, owner = level[inner], owner[inner]
-        if not len(level):
-            return depths
-        depths[owner] = depth
-        level, owner = np.concatenate([pool.left[level], pool.right[level]]), np.concatenate([owner, owner])
-    return depths
+def _level_by_level(pool: TreePool) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """All positions, learner by learner, and each learner level by level, the right child before the left one.
 
-
-def walk(
-    packed: Packed,
-    X: Any,
-    *,
-    routes: Sums,
-    predicts: Sums,
-    shape: TreeShape,
-    thresholds: np.ndarray,
-    intercepts: np.ndarray,
-    bits: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Send rows down a tree: margins (n, n_outputs), terminals (n,) and, with `bits`, items as words (n, n_words).
-
-    C reads arrays in double precision, row by row.  Rows of another kind become one block by block.
+    Returns the pool's position of each, the place of its right child (its own at a leaf), and for each learner where
+    it begins and its depth.
     """
-    n, n_features = X.shape
-    n_nodes, n_outputs = intercepts.shape
-    margins, terminals = np.empty((n, n_outputs)), np.empty(n, dtype=np.int32)
-    n_words = 0 if bits is None else bits.shape[1]
-    bought = np.zeros((n, n_words), dtype=np.uint64)
-    tree = (
-        *routes.arrays,
-        *predicts.arrays,
-        n_nodes,
-        n_outputs,
-        np.ascontiguousarray(shape.upper, dtype=np.int32),
-        np.ascontiguousarray(shape.lower, dtype=np.int32),
-        np.ascontiguousarray(thresholds, dtype=np.float64),
-        np.ascontiguousarray(intercepts, dtype=np.float64),
-    )
-    pool = (*packed.arrays, NONE if bits is None else bits, n_words)
+    level, owner = pool.roots, np.arange(pool.n_learners)
+    found, owners, children = [level], [owner], []
+    depths = np.zeros(pool.n_learners, dtype=np.int32)
+    n, most = len(level), pool.n_positions * pool.n_learners
+    while len(level):
+        inner = pool.feature[level] >= 0
+        here = n - len(level) + np.arange(len(level))
+        here[inner] = n + 2 * np.arange(np.count_nonzero(inner))
+        children.append(here)
+        level, owner = level[inner], np.repeat(owner[inner], 2)
+        level = np.column_stack([pool.right[level], pool.left[level]]).ravel()
+        depths[owner] += 1  # once for each learner that goes on, however many positions it has there
+        found.append(level)
+        owners.append(owner)
+        n += len(level)
+        if n > most:
+            raise ValueError("the weak learners go round in circles")
+    by_learner = np.argsort(np.concatenate(owners), kind="stable")
+    place = np.empty(n, dtype=np.int64)
+    place[by_learner] = np.arange(n)
+    after = np.concatenate([*children, np.zeros(0, dtype=np.int64)])
+    order = np.concatenate(found)[by_learner]
+    return order, place[after[by_learner]], place[: pool.n_learners], depths
 
-    ready = isinstance(X, np.ndarray) and X.dtype == np.float64 and X.flags.c_contiguous
 
-    def part(start: int, stop: int) -> None:
-        own = X[start:stop]
-        for block in [slice(0, stop - start)] if ready else blocks(own):
-            rows, at = dense(own, block), slice(start + block.start, start + block.stop)
-            out = margins[at], terminals[at], bought[at]
-            _native.run(rows, len(rows), n_features, *pool, *tree, *out, bits is not None)
+class Tree:
+    """A tree of classifiers as C reads it, and how rows are sent down.
 
-    _in_threads(part, n)
-    return margins, terminals, bought
+    Parameters
+    ----------
+    pool : TreePool
+    n_features : int
+    routes : ndarray of shape (n_learners, n_nodes)
+    predicts : ndarray of shape (n_learners, n_nodes, n_outputs)
+    shape : TreeShape
+    thresholds : ndarray of shape (n_nodes,)
+    intercepts : ndarray of shape (n_nodes, n_outputs)
+    """
+
+    def __init__(
+        self,
+        pool: TreePool,
+        n_features: int,
+        *,
+        routes: np.ndarray,
+        predicts: np.ndarray,
+        shape: TreeShape,
+        thresholds: np.ndarray,
+        intercepts: np.ndarray,
+    ):
+        self._n_outputs = intercepts.shape[1]
+        arrays = (
+            *pool.packed(n_features).arrays,
+            *Sums.of(routes[:, :, None], pool).arrays,
+            *Sums.of(predicts, pool).arrays,
+            np.ascontiguousarray(shape.upper, dtype=np.int32),
+            np.ascontiguousarray(shape.lower, dtype=np.int32),
+            np.ascontiguousarray(thresholds, dtype=np.float64),
+            np.ascontiguousarray(intercepts, dtype=np.float64),
+        )
+        tree = _native.Tree(arrays, n_features, self._n_outputs)
+        self._run = tree.run
+        self.start: Callable[[], Any] = tree.start  #: a walk of one row of which nothing is known; see `serving.walk`
+
+    @classmethod
+    def flat(cls, pool: TreePool, n_features: int, weights: np.ndarray) -> Tree:
+        """One node that adds up the learners with weights (n_learners, n_outputs)."""
+        from .shape import TreeShape
+
+        return cls(
+            pool,
+            n_features,
+            routes=np.zeros((pool.n_learners, 1)),
+            predicts=weights[:, None, :],
+            shape=TreeShape.full(1),
+            thresholds=np.zeros(1),
+            intercepts=np.zeros((1, weights.shape[1])),
+        )
+
+    def walk(self, X: Any, bits: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Margins (n, n_outputs), terminals (n,) and, with `bits`, items as words (n, n_words).
+
+        C reads arrays in double precision, row by row.  Rows of another kind become one block by block.
+        """
+        n = X.shape[0]
+        margins, terminals = np.empty((n, self._n_outputs)), np.empty(n, dtype=np.int32)
+        bought = None if bits is None else np.zeros((n, bits.shape[1]), dtype=np.uint64)
+
+        ready = X.__class__ is np.ndarray and X.dtype == np.float64
+
+        def part(start: int, stop: int) -> None:
+            own = X[start:stop]
+            for block in [slice(0, stop - start)] if ready else matrix.blocks(own):
+                rows, at = _in_one_piece(own[block]), slice(start + block.start, start + block.stop)
+                self._run(rows, margins[at], terminals[at], bits, None if bought is None else bought[at])
+
+        if ready and n < 2 * ROWS_OF_A_THREAD:
+            self._run(_in_one_piece(X), margins, terminals, bits, bought)
+        else:
+            _in_threads(part, n)
+        return margins, terminals, bought
+
+
+def _in_one_piece(X: Any) -> np.ndarray:
+    """Rows as C reads them."""
+    X = matrix.dense(X)
+    return X if X.flags.aligned else X.copy()
 
 
 def _in_threads(part: Callable[[int, int], None], n: int) -> None:

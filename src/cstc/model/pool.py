@@ -198,18 +198,8 @@ class TreePool:
             if len(columns) < X.shape[1]:
                 return narrow._walk_flat(columns_at(X, columns), weights, bits)
         if native.available():
-            from .shape import TreeShape
-
-            sums, _, words = native.walk(
-                native.Packed(self, X.shape[1]),
-                X,
-                routes=native.Sums.of(np.zeros((self.n_learners, 1, 1)), self),
-                predicts=native.Sums.of(weights[:, None, :], self),
-                shape=TreeShape.full(1),
-                thresholds=np.zeros(1),
-                intercepts=np.zeros((1, n_outputs)),
-                bits=bits,
-            )
+            ordered = None if bits is None else bits[self.packed(X.shape[1]).order]
+            sums, _, words = native.Tree.flat(self, X.shape[1], weights).walk(X, ordered)
             return sums, words
         sums = np.zeros((X.shape[0], n_outputs))
         words = np.zeros((X.shape[0], 0 if bits is None else bits.shape[1]), dtype=np.uint64)
@@ -220,6 +210,20 @@ class TreePool:
             if bits is not None:
                 words[rows] = np.bitwise_or.reduce(bits[leaves], axis=1)
         return sums, words
+
+    def packed(self, n_features: int) -> native.Packed:
+        """The pool as compiled code reads it, for rows of so many columns."""
+        if n_features not in self._packed:
+            self._packed[n_features] = native.Packed(self, n_features)
+        return self._packed[n_features]
+
+    @cached_property
+    def _packed(self) -> dict[int, native.Packed]:
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What was worked out and kept does not travel."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def transform(self, X: Any) -> np.ndarray:
         """``Phi``: the outputs of all weak learners, shape (n, n_learners)."""

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from ..costs import shorten
-from ..matrix import any_infinite, is_sparse, to_csr
+from ..matrix import is_sparse, to_csr
+from .native import any_infinite
 
 __all__ = ["Schema", "category_code", "columns_of", "encode", "is_missing", "refuse_one_row"]
 
@@ -47,14 +48,14 @@ class Schema:
 
         What is sparse stays sparse, and single precision stays single precision.
         """
-        refuse_one_row(X)
-        if is_sparse(X):
+        if X.__class__ is np.ndarray:
+            found = _plain_numbers(X)
+        elif is_sparse(X):
             found = to_csr(X)
             found = found if found.dtype in FLOATS else found.astype(np.float64)
-        elif is_table(X):
-            found = encode(X, self.categories, self.feature_names)
         else:
-            found = _plain_numbers(X)
+            refuse_one_row(X)
+            found = encode(X, self.categories, self.feature_names) if is_table(X) else _plain_numbers(X)
         n = len(self.feature_names)
         if found.ndim != 2:
             raise ValueError(

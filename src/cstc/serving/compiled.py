@@ -14,6 +14,7 @@ from ..costs import shorten
 from ..model import FittedTree
 from ..model.schema import category_code, is_missing
 from .walk.choice import plan_for
+from .walk.native import NativePlan
 
 __all__ = ["Classifier", "CompiledTree", "Fault", "Step", "compile_tree", "fitted_tree"]
 
@@ -82,9 +83,13 @@ class CompiledTree:
         self._prices_of: dict[int, float] = {0: 0.0}
         units, self._scale = model.costs.decimal or (None, 1.0)  # as in `ResolvedCosts.bill`, without arrays
         self._units: list[float] | None = None if units is None else units.tolist()
-        # what a node routes with, and what it predicts with, is evaluated together
-        together = np.stack([model.route_learners, model.predict_learners], axis=1).reshape(-1, model.pool.n_learners)
-        self.plan = plan_for(model.pool, len(self.feature_names), together)
+        self.plan = plan_for(model)
+        self.is_native = isinstance(self.plan, NativePlan)
+        #: For each feature, what `fill_floats` of a compiled walk may take: nothing, numbers, numbers or NaN.
+        self.float_kinds = bytes(
+            0 if codes is not None else 2 if may_miss else 1
+            for codes, may_miss in zip(self.codes, self.may_miss, strict=True)
+        )
         self._compile_nodes(model)
 
     # -- building --------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from .compiled import CompiledTree, bits
 __all__ = ["Counters"]
 
 LOG_LENGTH = 256
+SETS_KEPT = 1024  # of items that were bought together
 
 
 class Counters:
@@ -38,6 +39,7 @@ class Counters:
             self._statuses = dict.fromkeys(STATUSES, 0)
             self._paths: dict[tuple[int, int | None], int] = {}
             self._items: dict[int, int] = {}
+            self._sets: dict[int, int] = {}  # answers by the set of items that they bought, not yet in `_items`
             self._evaluated = 0
             self._spend = 0.0
             self._seconds = 0.0
@@ -75,11 +77,18 @@ class Counters:
     ) -> None:
         self._statuses[status] += 1
         self._paths[where] = self._paths.get(where, 0) + 1
-        for r in bits(bought):
-            self._items[r] = self._items.get(r, 0) + 1
+        self._sets[bought] = self._sets.get(bought, 0) + 1
+        if len(self._sets) >= SETS_KEPT:
+            self._sum_sets()
         self._evaluated += evaluated
         self._spend += cost
         self._seconds += seconds or 0.0
+
+    def _sum_sets(self) -> None:
+        for bought, count in self._sets.items():
+            for r in bits(bought):
+                self._items[r] = self._items.get(r, 0) + count
+        self._sets = {}
 
     def _sum_call(self, source: str, n_rows: int, seconds: float | None, failure: str, made: bool) -> None:
         entry = self._sources.setdefault(source, [0, 0, 0.0, 0, {}])
@@ -96,6 +105,7 @@ class Counters:
         """All counters: plain numbers in plain dictionaries."""
         with self._lock:
             self._sum_up()
+            self._sum_sets()
             names = self._compiled.item_names if self._compiled else []
             prices = self._compiled.prices if self._compiled else []
             bought = self._items

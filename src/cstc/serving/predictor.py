@@ -142,8 +142,7 @@ class OnDemandPredictor:
         session = self.session(known=known, paid=paid, budget=budget, prefetch=prefetch)
         try:
             while session.wanted_features and not self._must_stop(session, ends):
-                calls = self._calls_for(session, row, trust=ends is None)
-                if calls:
+                if calls := self._calls_for(session, row, trust=ends is None):
                     self._caller.run(calls, ends)
                 session.resume()
         except BaseException as error:

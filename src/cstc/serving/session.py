@@ -81,6 +81,7 @@ class Session:
         "_reason",
         "_status",
         "_step",
+        "_swift",
         "_terminal",
         "_walk",
         "_wanted",
@@ -105,7 +106,7 @@ class Session:
         self._compiled: CompiledTree = compiled
         self._budget = budget if budget is None else _check_budget(budget)
         self._prefetch_node = prefetch == "node"
-        self._paid = compiled.items_named(paid)
+        self._paid = 0 if paid == () else compiled.items_named(paid)
         self._bought = 0
         self._evaluated = 0
         self._walk = compiled.plan.start()
@@ -127,8 +128,18 @@ class Session:
         if known is not None:
             self._know(known)
         self._charges = compiled.feature_items if _charges is None else _charges(self._known)
-        self._enter(compiled.nodes[0])
-        self._advance()
+        # compiled code goes down the tree by itself, if nothing must be asked at every node
+        self._swift = (
+            compiled.is_native
+            and not self._prefetch_node
+            and _level == math.inf
+            and (budget is None or not compiled.evaluation)
+        )
+        if self._swift:
+            self._start_swiftly()
+        else:
+            self._enter(compiled.nodes[0])
+            self._advance()
 
     # -- ask and tell ----------------------------------------------------------------------------------------
 
@@ -257,18 +268,22 @@ class Session:
 
         If a value cannot be used, nothing is changed and the reasons are returned.
         """
-        compiled, known, fill = self._compiled, self._known, self._walk.fill
-        try:
-            encoded = [compiled.encode(f, got[f]) for f in asked]
-        except Exception:
-            return self._reasons(asked, got)
-        for f, value in zip(asked, encoded, strict=True):
-            known[f] = got[f]
-            fill(f, value)
+        compiled, known = self._compiled, self._known
+        walk: Any = self._walk
+        if not (compiled.is_native and walk.fill_floats(asked, got, known, compiled.float_kinds, False)):
+            try:
+                encoded = [compiled.encode(f, got[f]) for f in asked]
+            except Exception:
+                return self._reasons(asked, got)
+            for f, value in zip(asked, encoded, strict=True):
+                known[f] = got[f]
+                walk.fill(f, value)
         if len(got) > len(asked):
-            for f, raw in got.items():
-                if f not in known:
-                    self._held[f] = raw
+            came = {f: raw for f, raw in got.items() if f not in known}
+            if self._held:
+                self._held.update(came)
+            else:
+                self._held = came
         if asked:
             self._buy(asked, source, seconds, "ok")
         return None
@@ -398,8 +413,54 @@ class Session:
         if self._budget is not None and self._cost_with(0) > self._budget:
             self.stop("budget", self._over_budget(0))
 
+    def _start_swiftly(self) -> None:
+        root = self._compiled.nodes[0]
+        self._node = root
+        self._path.append(0)
+        first = (root.route or root.leave).first
+        if self._known or not first or self._prepare(first):
+            self._advance_swiftly()  # otherwise no learner gets past its root, so there is nothing to walk yet
+
+    def _advance_swiftly(self) -> None:
+        """The same as `_advance`, in one step for each wave."""
+        walk: Any = self._walk
+        go, fill_floats = walk.go, walk.fill_floats
+        compiled, events, path = self._compiled, self._events, self._path
+        while self._status is None:
+            found = go(events, path)
+            if found.__class__ is list:
+                self._margins = found
+                self._status = "complete"
+                break
+            held = self._held
+            if not held or self._budget is not None or self._failed:
+                self._look_where(walk)
+                if not self._prepare(found):
+                    return
+            elif fill_floats(found, held, self._known, compiled.float_kinds, True):
+                # all of it came along: the usual way, shortened
+                self._wave += 1
+                items = self._items_for(found)
+                self._paid |= items
+                self._bought |= items
+                events.append(("bought", walk.node, self._wave, found, items, None, None, "came along"))
+            else:
+                self._look_where(walk)
+                if not self._prepare(found):
+                    return
+        self._look_where(walk)
+
+    def _look_where(self, walk: Any) -> None:
+        self._node = self._compiled.nodes[walk.node]
+        self._evaluated = walk.evaluated
+        if walk.terminal >= 0:
+            self._terminal = walk.terminal
+
     def _advance(self) -> None:
         """Walk until features are wanted, the level is left, or the answer is there."""
+        if self._swift:
+            self._advance_swiftly()
+            return
         while self._status is None:
             if self._node.depth > self._level:
                 return

@@ -1,4 +1,4 @@
-"""Two ways through the learners that give the same: pointers and bits."""
+"""The ways in Python through the learners give the same: pointers and bits; compiled code: test_native_walk.py."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from builders import N_FEATURES, random_pool, random_table
 from cstc.serving.compiled import compile_tree
 from cstc.serving.walk import bits, choice
 from cstc.serving.walk.bits import BitPlan
-from cstc.serving.walk.choice import plan_for
+from cstc.serving.walk.choice import plan_in_python
 from cstc.serving.walk.pointers import PointerPlan
 from cstc.serving.walk.trees import trees_of
 
@@ -89,7 +89,7 @@ def test_blocks_give_the_same_as_one_plan():
         n = pool.n_learners
         block = rng.integers(-1, 3, size=n)  # -1: no step needs it
         together = np.array([block == number for number in (2, 0, 1)])
-        plan = plan_for(pool, N_FEATURES, together)
+        plan = plan_in_python(pool, N_FEATURES, together)
         whole = PointerPlan(trees_of(pool), N_FEATURES)
         for row in random_table(rng, 5, missing=0.0):
             seed = rng.integers(10**6)
@@ -120,7 +120,7 @@ def test_blocks_are_joined_by_sets_that_overlap():
 def test_a_step_does_not_mix_blocks():
     rng = np.random.default_rng(5)
     pool = random_pool(rng, n_trees=4, depth=2, identity=False)
-    plan = plan_for(pool, N_FEATURES, np.eye(4, dtype=bool))
+    plan = plan_in_python(pool, N_FEATURES, np.eye(4, dtype=bool))
     with pytest.raises(ValueError, match="different blocks"):
         plan.step([0, 1])
 
@@ -129,14 +129,14 @@ def test_masks_of_all_blocks_together_are_limited(monkeypatch):
     rng = np.random.default_rng(6)
     pool = random_pool(rng, 2 * bits.FEWEST_LEARNERS, identity=False)
     together = np.repeat(np.eye(2, dtype=bool), bits.FEWEST_LEARNERS, axis=1)
-    assert [type(plan) for plan in plan_for(pool, N_FEATURES, together).plans] == [BitPlan, BitPlan]
+    assert [type(plan) for plan in plan_in_python(pool, N_FEATURES, together).plans] == [BitPlan, BitPlan]
     most = BitPlan.n_table_bytes(trees_of(pool)[: bits.FEWEST_LEARNERS])
     monkeypatch.setattr(bits, "MOST_BYTES", most)
-    assert [type(plan) for plan in plan_for(pool, N_FEATURES, together).plans] == [BitPlan, PointerPlan]
+    assert [type(plan) for plan in plan_in_python(pool, N_FEATURES, together).plans] == [BitPlan, PointerPlan]
 
 
 def in_one(pool):
-    return plan_for(pool, N_FEATURES, np.ones((1, pool.n_learners), dtype=bool))
+    return plan_in_python(pool, N_FEATURES, np.ones((1, pool.n_learners), dtype=bool))
 
 
 def test_many_small_trees_go_by_bits():

@@ -252,7 +252,13 @@ class Source:
         expected = asked if self.takes_features else self.provided
         if (kind is float or kind is int) and len(expected) == 1:
             return {expected[0]: result}
-        named = result if kind is dict else self._by_name(result)
+        if kind is dict:
+            try:
+                return {f: result[name] for f, name in self.pairs}
+            except KeyError:  # something is not there, and perhaps was not asked for
+                named = result
+        else:
+            named = self._by_name(result)
         if named is not None:
             if _is_table(result):
                 raise Fault(f"returned a {kind.__name__} for one row; return a mapping of names to values")

@@ -1,1 +1,1 @@
-"""What the current splits of a row still need: found by pointers, or by bits where tables stay small."""
+"""What the current splits of a row still need: found by compiled code, or in Python by pointers or by bits."""

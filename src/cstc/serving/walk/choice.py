@@ -1,8 +1,9 @@
 """How one row goes through the weak learners while its features are still coming in.
 
-Two ways give the same, `pointers` and `bits`, each with a plan that is made once for a model and a walk for each row.
-Learners that are never needed together, such as the experts of different nodes, have plans of their own: a row that
-does not come to a node does nothing for it.
+Three ways give the same, each with a plan that is made once for a model and a walk for each row: `native`, where
+compiled code was built, and otherwise `pointers` and `bits`, in Python alone.  For the latter two, learners that are
+never needed together, such as the experts of different nodes, have plans of their own: a row that does not come to a
+node does nothing for it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...model import TreePool
+from ...model import FittedTree, TreePool, native
 from . import bits
 from .bits import BitPlan
+from .native import NativePlan
 from .pointers import PointerPlan
 from .trees import trees_of
 
-__all__ = ["BlockPlan", "Plan", "Walk", "plan_for"]
+__all__ = ["BlockPlan", "Plan", "Walk", "plan_for", "plan_in_python"]
 
 
 class Walk(Protocol):
@@ -55,8 +57,17 @@ class Plan(Protocol):
         """Weights (n_learners, n_outputs), in the form that `Walk.sums` takes."""
 
 
-def plan_for(pool: TreePool, n_features: int, together: np.ndarray) -> Plan:
-    """The quickest way for these learners.
+def plan_for(model: FittedTree) -> Plan:
+    """The quickest way through the learners of a model."""
+    if native.available():
+        return NativePlan(model.pool, model.walker)
+    # what a node routes with, and what it predicts with, is evaluated together
+    together = np.stack([model.route_learners, model.predict_learners], axis=1).reshape(-1, model.pool.n_learners)
+    return plan_in_python(model.pool, len(model.schema.feature_names), together)
+
+
+def plan_in_python(pool: TreePool, n_features: int, together: np.ndarray) -> Plan:
+    """The quickest way where there is no compiled code.
 
     `together` is a bool table (n_sets, n_learners): steps and weights never mix learners that no chain of sets joins.
     """

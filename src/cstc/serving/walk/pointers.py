@@ -80,7 +80,9 @@ class PointerPlan:
         return learners, [self.roots[t] for t in learners]
 
     def weights(self, weights: np.ndarray) -> list[Callable[[list], float]]:
-        return [_weighted_sum(column) for column in weights.T]
+        # with all learners in each sum: nothing times a NaN that a learner passes on is NaN, as in `decision_function`
+        used = np.flatnonzero(weights.any(axis=1)).tolist()
+        return [_weighted_sum(used, weights[used, k].tolist()) for k in range(weights.shape[1])]
 
 
 class PointerWalk:
@@ -157,10 +159,8 @@ class PointerWalk:
 _SLOT = itemgetter(0)
 
 
-def _weighted_sum(weights: np.ndarray) -> Callable[[list], float]:
-    """A function of the learners' outputs: their sum with the weights that are not zero."""
-    used = np.flatnonzero(weights).tolist()
-    factors = weights[used].tolist()
+def _weighted_sum(used: list[int], factors: list[float]) -> Callable[[list], float]:
+    """A function of the learners' outputs: the weighted sum of those that are used."""
     if not used:
         return lambda outputs: 0.0
     if len(used) == 1:
