@@ -29,10 +29,11 @@ from typing import Any
 import lightgbm
 import numpy as np
 
+from .binning import ColumnBlocks
 from .capacity import MANY_ROWS
 from .costs import ResolvedCosts
 from .losses import Loss
-from .matrix import columns_at
+from .matrix import cells_at
 from .model import TreePool
 from .parallel import side_by_side, stop_if_asked
 from .progress import QUIET, Progress
@@ -44,6 +45,7 @@ __all__ = [
     "Boosting",
     "GainRegression",
     "agree_on_rounds",
+    "bin_blocks",
     "boost",
     "boost_folds",
     "boost_while_prices_fall",
@@ -61,7 +63,7 @@ MOST_JUDGES = 5000  # rows that stop boosting, of many
 #: Parts of a data set may be small enough for columns to be filtered that others need.
 SHARED_BINS = {"feature_pre_filter": False}
 #: The same trees, whatever the number of threads.
-REPEATABLE = {"deterministic": True, "force_row_wise": True, "verbosity": -1}
+REPEATABLE = {"deterministic": True, "force_col_wise": True, "verbosity": -1}
 #: Gates learn from differences of expected losses, which are smooth: few leaves, strong shrinkage.
 GATE = {"objective": "regression", "learning_rate": 0.15, "num_leaves": 8, "lambda_l2": 10.0, "feature_fraction": 0.8}
 
@@ -147,17 +149,37 @@ class Boosting:
         )
 
 
+def bin_blocks(boosting: Boosting, rows: Rows, sets: Sequence[np.ndarray]) -> ColumnBlocks | None:
+    """The columns of some sets, binned once for all of them, where there are many rows."""
+    if len(rows) < MANY_ROWS:
+        return None
+
+    def make(columns: np.ndarray) -> lightgbm.Dataset:
+        return boosting.on(columns).dataset(rows.on(columns), parameters=SHARED_BINS)
+
+    return ColumnBlocks(make, sets, boosting.n_jobs)
+
+
 class Binned:
-    """Rows, and parts of them for folds.  Columns of many rows are binned once, for all parts.
+    """Some columns of rows, and parts of the rows for folds.  Columns of many rows are binned once, for all parts.
 
     Few rows are binned anew for each part: that takes no time, and a fold's bins are as fine as its own rows allow.
+
+    Attributes
+    ----------
+    columns : ndarray
+        In the order in which trees number them.
     """
 
-    def __init__(self, boosting: Boosting, rows: Rows):
-        self.boosting, self.rows = boosting, rows
-        self._bins = boosting.dataset(rows, parameters=SHARED_BINS).construct() if len(rows) >= MANY_ROWS else None
-        if self._bins is not None:
-            self.rows = replace(rows, X=None)  # the bins hold all that is needed, and every stage would keep its copy
+    def __init__(self, boosting: Boosting, rows: Rows, columns: np.ndarray, blocks: ColumnBlocks | None):
+        self._bins: lightgbm.Dataset | None = None
+        self.columns = columns
+        if blocks is None:
+            self.rows = rows.on(columns)
+        else:
+            self._bins, self.columns = blocks.together(columns)
+            self.rows = replace(rows, X=None)  # the bins hold all that is needed
+        self.boosting = boosting.on(self.columns)
 
     def boost_all(self, n_rounds: int) -> lightgbm.Booster:
         """One ensemble on all rows."""
@@ -286,7 +308,8 @@ def boost_folds(
     boosting: Boosting, rows: Rows, folds: np.ndarray, *, cost_weight: float = 0.0
 ) -> tuple[list[lightgbm.Booster], int]:
     """An ensemble without each fold, stopped early on it; and the number of rounds, one for all."""
-    binned = Binned(boosting, rows)
+    columns = np.arange(rows.X.shape[1])
+    binned = Binned(boosting, rows, columns, bin_blocks(boosting, rows, [columns]))
     tasks = [partial(binned.boost_without, folds == fold, cost_weight) for fold in np.unique(folds)]
     boosters = side_by_side(tasks, boosting.n_jobs)
     return boosters, agree_on_rounds(boosters)
@@ -335,28 +358,46 @@ class GainRegression:
     boosting : Boosting
         Whose columns of categories, seed and threads are taken.
     rows : Rows
-        The rows to learn from, with all columns; targets are given to `fit`.
+        All rows, with weights of mean 1; targets are given to `fit`.
+    at : int ndarray
+        The rows to learn from.
     columns : ndarray
         The columns to learn from.
-    n_rows : int
-        Rows of the whole sample, of which `rows` are a part.
+    blocks : ColumnBlocks or None
+        Where they are binned already.
+
+    Attributes
+    ----------
+    columns : ndarray
+        In the order in which trees number them.
     """
 
-    def __init__(self, boosting: Boosting, rows: Rows, columns: np.ndarray, n_rows: int):
+    def __init__(
+        self, boosting: Boosting, rows: Rows, at: np.ndarray, columns: np.ndarray, blocks: ColumnBlocks | None
+    ):
+        n_rows, weights = len(rows), rows.weights[at]
         self._parameters = REPEATABLE | GATE | {
             "min_data_in_leaf": max(5, min(100, n_rows // 60)),
             "seed": boosting.random_state,
             "num_threads": 1,
         }
         self._progress = boosting.progress
-        self._binned = lightgbm.Dataset(
-            columns_at(rows.X, columns),
-            np.zeros(len(rows)),
-            weight=rows.weights,
-            categorical_feature=_among(boosting.categorical, columns),
-            params=self._parameters,
-            free_raw_data=True,
-        ).construct()
+        self.columns = columns
+        self._binned: lightgbm.Dataset
+        if blocks is None:
+            self._binned = lightgbm.Dataset(
+                cells_at(rows.X, at, columns),
+                np.zeros(len(at)),
+                weight=weights,
+                categorical_feature=_among(boosting.categorical, columns),
+                params=self._parameters,
+                free_raw_data=True,
+            ).construct()
+        else:
+            self._parameters |= SHARED_BINS
+            bins, self.columns = blocks.together(columns)
+            self._binned = bins.subset(at.tolist(), params=self._parameters).construct()
+            self._binned.set_weight(weights).set_init_score(None)
 
     def fit(self, target: np.ndarray) -> lightgbm.Booster:
         # kept in training: LightGBM would write the model out and read it back, which takes longer than growing it

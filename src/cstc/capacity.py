@@ -6,7 +6,8 @@ Few rows
 Many rows (from 10,000 on)
     Trees have 31 leaves and are at most 8 splits deep, and there are 200 rounds for each 10,000 rows, at most 3,000;
     early stopping decides how many of them are grown.  Three folds say enough, and two from 30,000 rows on.  What
-    predicts is one ensemble on all rows: a member of two folds has seen half of them.
+    predicts is the mean of one ensemble on all rows and of what the members say, of whom each has seen only a half or
+    two thirds.
 
 The figures for few rows were chosen on the sets of `benchmarks/ahead.py`; the ones for many rows on 12,000 and 66,000
 rows of MiniBooNE, 11,000 of MAGIC and 50,000 and 200,000 generated ones (docs/speed.md has the figures).

@@ -12,9 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
-from ..boosting import GATE_ROUNDS, Boosting, GainRegression, work_of
+from ..binning import ColumnBlocks
+from ..boosting import GATE_ROUNDS, Boosting, GainRegression, bin_blocks, work_of
 from ..costs import ResolvedCosts
-from ..matrix import cells_at
 from ..rows import Rows
 from .expectation import Expectation, calibrated
 from .expert import Expert, constant_expert, grow_experts, work_of_expert
@@ -51,6 +51,8 @@ class Chain:
         Which half of each gate a row teaches.
     boosting : Boosting
         Whose columns of categories, seed and threads gates take.
+    blocks : ColumnBlocks or None
+        The columns of all stages, binned already.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Chain:
     rows: Rows
     half: np.ndarray
     boosting: Boosting
+    blocks: ColumnBlocks | None = None
     _regressions: dict[tuple[int, int], GainRegression] = field(default_factory=dict)
 
     @cached_property
@@ -99,11 +102,8 @@ class Chain:
         """What learns one half of a gate; features are binned once for all cost weights."""
         key = stage, half
         if key not in self._regressions:
-            at = self.halves[half]
-            columns = self.stages[stage].columns
-            rows = Rows(cells_at(self.rows.X, at, columns), self.rows.y[at], self.weights[at])
-            own = np.arange(len(columns))
-            self._regressions[key] = GainRegression(self.boosting.on(columns), rows, own, len(self.rows))
+            rows, columns = replace(self.rows, weights=self.weights), self.stages[stage].columns
+            self._regressions[key] = GainRegression(self.boosting, rows, self.halves[half], columns, self.blocks)
         return self._regressions[key]
 
 
@@ -179,7 +179,8 @@ class ChainGrower:
             wanted += [(each, _hasty(boosting)) for each in sets[1:] if len(each)]
         work, n_boosters = experts.work(wanted)
         progress.begin(f"experts{of_whom}", work, n_boosters, once=whole)
-        experts.grow(wanted)
+        blocks = bin_blocks(boosting, rows, [each for each in sets if len(each)])
+        experts.grow(wanted, blocks)
         self.n_grown += len(experts)
         everything = experts[columns, boosting]
         staged = [[(stage, experts[stage.columns, boosting]) for stage in order.stages] for order in orders]
@@ -189,7 +190,7 @@ class ChainGrower:
         best = calibrated(self.loss, boosting.constant, [each.margins for each in experts], rows)
         expected = Expectation(self.loss, best, rows)
         chains = [
-            _chain(order, stages, expected, rows, half, boosting)
+            _chain(order, stages, expected, rows, half, boosting, blocks)
             for order, stages in zip(orders, staged, strict=True)
         ]
         return Chains(chains if whole else [chain.shifted() for chain in chains], everything, expected)
@@ -214,9 +215,9 @@ class _ExpertStore:
         self._rows, self._folds = rows, folds
         self._grown: dict[tuple[bytes, int], Expert] = {}
 
-    def grow(self, wanted: Sequence[tuple[np.ndarray, Boosting]]) -> None:
+    def grow(self, wanted: Sequence[tuple[np.ndarray, Boosting]], blocks: ColumnBlocks | None) -> None:
         distinct = {self._key(*each): each for each in wanted}
-        found = grow_experts(list(distinct.values()), self._rows, self._folds)
+        found = grow_experts(list(distinct.values()), self._rows, self._folds, blocks)
         self._grown |= dict(zip(distinct, found, strict=True))
 
     def work(self, wanted: Sequence[tuple[np.ndarray, Boosting]]) -> tuple[float, int]:
@@ -269,6 +270,7 @@ def _chain(
     rows: Rows,
     half: np.ndarray,
     boosting: Boosting,
+    blocks: ColumnBlocks | None,
 ) -> Chain:
     costs, experts = boosting.costs, [expert for _, expert in stages]
     prices = np.array([stage.price for stage, _ in stages])
@@ -283,6 +285,7 @@ def _chain(
         rows=rows,
         half=half,
         boosting=boosting,
+        blocks=blocks,
     )
 
 

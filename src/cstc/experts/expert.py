@@ -6,7 +6,8 @@ that fold.  A training row then has a prediction that never saw it (but for the 
 folds), and that is what gates must learn from.  A new row gets the mean of all members, which is better than one
 ensemble on all rows where those are few, and costs no further feature.  From 10,000 rows on (`capacity`), and where
 evaluating a tree has a price of its own (``e_t``), a new row gets one ensemble on all rows instead.  Few stages are
-nodes in the end, so that ensemble is grown when a model first needs it.
+nodes in the end, so that ensemble is grown when a model first needs it.  The members are there anyway: where trees have
+no price, the answer is the mean of that ensemble and of theirs, which is better than either.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ..binning import ColumnBlocks
 from ..boosting import Binned, Boosting, agree_on_rounds, trees_of, work_of
 from ..capacity import MANY_ROWS, rounds_on_all
 from ..costs import ResolvedCosts
@@ -60,7 +62,8 @@ class Expert:
 
 def scores_of(experts: Sequence[Expert], n_jobs: int | None) -> list[Score]:
     """What some experts predict with; those that are not grown yet are grown side by side."""
-    side_by_side([partial(getattr, expert, "score") for expert in {id(each): each for each in experts}.values()], n_jobs)
+    distinct = {id(expert): expert for expert in experts}
+    side_by_side([partial(getattr, expert, "score") for expert in distinct.values()], n_jobs)
     return [expert.score for expert in experts]
 
 
@@ -70,17 +73,18 @@ def constant_expert(constant: np.ndarray, n_rows: int) -> Expert:
     return Expert(nothing, np.tile(constant, (n_rows, 1)))
 
 
-def grow_experts(wanted: Sequence[tuple[np.ndarray, Boosting]], rows: Rows, folds: np.ndarray) -> list[Expert]:
+def grow_experts(
+    wanted: Sequence[tuple[np.ndarray, Boosting]], rows: Rows, folds: np.ndarray, blocks: ColumnBlocks | None = None
+) -> list[Expert]:
     """An expert for each (columns, how to boost), all side by side.
 
     Each is one member without each fold, all with the same number of rounds.
     """
     n_jobs = wanted[0][1].n_jobs if wanted else None
-    binned = side_by_side([partial(_bin, boosting, rows, columns) for columns, boosting in wanted], n_jobs)
+    binned = side_by_side([partial(_bin, boosting, rows, columns, blocks) for columns, boosting in wanted], n_jobs)
     parts = [folds == fold for fold in np.unique(folds)]
     growing = [
-        _Growing(boosting, rows, columns, parts, data)
-        for (columns, boosting), data in zip(wanted, binned, strict=True)
+        _Growing(boosting, rows, parts, data) for (_, boosting), data in zip(wanted, binned, strict=True)
     ]
     del binned  # each expert lets go of its own when it is finished
     side_by_side([partial(each.member, number) for each in growing for number in each.members], n_jobs)
@@ -94,11 +98,8 @@ class _Growing:
     times the data.
     """
 
-    def __init__(
-        self, boosting: Boosting, rows: Rows, columns: np.ndarray, parts: list[np.ndarray], binned: Binned | None
-    ):
-        self._boosting, self._rows, self._columns, self._parts = boosting, rows, columns, parts
-        self._binned = binned
+    def __init__(self, boosting: Boosting, rows: Rows, parts: list[np.ndarray], binned: Binned | None):
+        self._rows, self._parts, self._binned = rows, parts, binned
         self._boosters: dict[int, Any] = {}
         self._lock = threading.Lock()
         self.members = range(0 if binned is None else len(parts))
@@ -113,7 +114,7 @@ class _Growing:
             if len(self._boosters) < len(self._parts):
                 return
         boosters = [self._boosters[each] for each in self.members]
-        self.expert = _finish(self._boosting, self._rows, self._columns, self._parts, self._binned, boosters)
+        self.expert = _finish(self._binned, self._rows, self._parts, boosters)
         self._binned, self._boosters = None, {}
 
 
@@ -123,19 +124,13 @@ def work_of_expert(boosting: Boosting, columns: np.ndarray, rows: Rows, n_folds:
     return member * (n_folds * (1 + HEARING) + bool(boosting.costs.evaluation))
 
 
-def _bin(boosting: Boosting, rows: Rows, columns: np.ndarray) -> Binned | None:
-    return Binned(boosting.on(columns), rows.on(columns)) if len(columns) else None
+def _bin(boosting: Boosting, rows: Rows, columns: np.ndarray, blocks: ColumnBlocks | None) -> Binned | None:
+    return Binned(boosting, rows, columns, blocks) if len(columns) else None
 
 
-def _finish(
-    boosting: Boosting,
-    rows: Rows,
-    columns: np.ndarray,
-    parts: list[np.ndarray],
-    binned: Binned,
-    boosters: list[Any],
-) -> Expert:
+def _finish(binned: Binned, rows: Rows, parts: list[np.ndarray], boosters: list[Any]) -> Expert:
     """What the members say out of fold, and what predicts."""
+    boosting, columns = binned.boosting, binned.columns
     n_outputs = len(boosting.constant)
     margins = np.tile(boosting.constant, (len(rows), 1))
     rounds = agree_on_rounds(boosters)
@@ -147,18 +142,24 @@ def _finish(
         margins[out] += pool.scores(cells_at(rows.X, out, columns), tree_weights)
         boosting.progress.did(HEARING * work_of(int((~out).sum()), len(columns), boosting.n_rounds))
     if len(rows) >= MANY_ROWS:
-        return Expert(partial(_on_all, binned, columns, rounds_on_all(rounds, len(parts))), margins)
+        members = [] if boosting.costs.evaluation else members
+        return Expert(partial(_with_all, binned, rounds_on_all(rounds, len(parts)), members), margins)
     if boosting.costs.evaluation:
-        return Expert(_on_all(binned, columns, rounds), margins)
-    return Expert(_mean_of(members, columns, boosting.constant), margins)
+        return Expert(_with_all(binned, rounds, []), margins)
+    return Expert(_mean_of(members, binned), margins)
 
 
-def _on_all(binned: Binned, columns: np.ndarray, rounds: int) -> Score:
-    """One ensemble on all rows."""
-    constant = binned.boosting.constant
-    return _mean_of([trees_of(binned.boost_all(rounds), len(constant), rounds)], columns, constant)
+def _with_all(binned: Binned, rounds: int, members: list[tuple[TreePool, np.ndarray]]) -> Score:
+    """One ensemble on all rows; with members, the mean of it and of their mean."""
+    alone = trees_of(binned.boost_all(rounds), len(binned.boosting.constant), rounds)
+    k = len(members)
+    return _mean_of([*members, alone], binned, np.append(np.full(k, 0.5 / k), 0.5) if k else np.ones(1))
 
 
-def _mean_of(members: list[tuple[TreePool, np.ndarray]], columns: np.ndarray, constant: np.ndarray) -> Score:
-    pool = TreePool.concatenate([pool for pool, _ in members]).on_columns(columns)
-    return Score(pool, np.concatenate([weights for _, weights in members]) / len(members), constant)
+def _mean_of(members: list[tuple[TreePool, np.ndarray]], binned: Binned, shares: np.ndarray | None = None) -> Score:
+    pool = TreePool.concatenate([pool for pool, _ in members]).on_columns(binned.columns)
+    if shares is None:
+        weights = np.concatenate([weights for _, weights in members]) / len(members)
+    else:
+        weights = np.concatenate([share * weights for share, (_, weights) in zip(shares, members, strict=True)])
+    return Score(pool, weights, binned.boosting.constant)

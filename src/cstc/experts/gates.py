@@ -174,11 +174,12 @@ def expect_gates(chains: Sequence[Chain], *, begin: bool = True) -> None:
 
 def _learn_gate(chain: Chain, stage: int, gain: np.ndarray) -> tuple[Gate, np.ndarray]:
     """The gate of a stage, and what it says at each row, from the half that did not learn from the row."""
-    columns = chain.stages[stage].columns
     said = np.empty(len(gain))
     pools: list[TreePool] = []
     halves = (chain.halves, chain.halves[::-1])
-    tasks = [partial(chain.regression(stage, half).fit, gain[learns]) for half, (learns, _) in enumerate(halves)]
+    regressions = [chain.regression(stage, half) for half in range(len(halves))]
+    columns = regressions[0].columns
+    tasks = [partial(regressions[half].fit, gain[learns]) for half, (learns, _) in enumerate(halves)]
     for booster, (_, hears) in zip(side_by_side(tasks, chain.boosting.n_jobs), halves, strict=True):
         pools.append(flatten_booster(booster))
         weights = np.ones((pools[-1].n_learners, 1))
