@@ -82,6 +82,8 @@ class Boosting:
         Leaves of a tree at most; None: as many as the depth allows.
     constant : ndarray of shape (n_outputs,)
         Margins to start from.
+    max_bin : int
+        Bins of a column.
     feature_fraction, row_fraction, l2 : float
         Each tree sees a random part of the features and of the rows; leaf values are shrunk by `l2`.
     progress : Progress
@@ -99,6 +101,7 @@ class Boosting:
     random_state: int = 0
     n_jobs: int | None = None
     constant: np.ndarray = field(default_factory=lambda: np.zeros(1))
+    max_bin: int = 255
     feature_fraction: float = 1.0
     row_fraction: float = 1.0
     l2: float = 0.0
@@ -128,6 +131,7 @@ class Boosting:
             "boost_from_average": False,
             "seed": self.random_state,
             "num_threads": 1,  # independent fits run side by side (`parallel`)
+            "max_bin": self.max_bin,
         }
         return found | ({"num_class": len(self.constant)} if len(self.constant) > 1 else {})
 
@@ -201,7 +205,7 @@ class Binned:
         """The rows of the given numbers."""
         if self._bins is None:
             return self.boosting.dataset(self.rows.take(at), reference)
-        part = self._bins.subset(at.tolist(), params=self._parameters(len(at))).construct()
+        part = self._bins.subset(at.tolist()).construct()
         return part.set_weight(_mean_one(self.rows.weights[at]))
 
 
@@ -394,9 +398,9 @@ class GainRegression:
                 free_raw_data=True,
             ).construct()
         else:
-            self._parameters |= SHARED_BINS
+            self._parameters |= SHARED_BINS | {"max_bin": boosting.max_bin}
             bins, self.columns = blocks.together(columns)
-            self._binned = bins.subset(at.tolist(), params=self._parameters).construct()
+            self._binned = bins.subset(at.tolist()).construct()
             self._binned.set_weight(weights).set_init_score(None)
 
     def fit(self, target: np.ndarray) -> lightgbm.Booster:

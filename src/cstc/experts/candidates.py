@@ -177,7 +177,7 @@ def _chain_candidates(family: Family, cost_weight: float) -> tuple[list[Candidat
     """
     chains = family.grown.chains
     expect_gates(chains)
-    policies = side_by_side([partial(induce, chain, cost_weight) for chain in chains], chains[0].boosting.n_jobs)
+    policies = _policies(chains, cost_weight)
     best = int(np.argmin([policy.loss for policy in policies]))
     found = [
         Candidate(
@@ -193,6 +193,11 @@ def _chain_candidates(family: Family, cost_weight: float) -> tuple[list[Candidat
     return found, best
 
 
+def _policies(chains: Sequence[Chain], cost_weight: float) -> list[Policy]:
+    """The gates of each chain."""
+    return side_by_side([partial(induce, chain, cost_weight) for chain in chains], chains[0].boosting.n_jobs)
+
+
 def _branches_candidate(family: Family, cost_weight: float, chain: Candidate) -> Candidate:
     """Groups that buy alike at this cost weight, if rows seem to need different features at all.
 
@@ -203,9 +208,12 @@ def _branches_candidate(family: Family, cost_weight: float, chain: Candidate) ->
     if power is None:
         return Candidate("branches", why_not=family.lazy.why_none())
     k = 2 * math.floor(power / 2)
+    if family.lazy.matters(cost_weight, chain.value):
+        family.lazy.screen([k, k + 2])
     if not (family.lazy.competes(k, cost_weight, chain.value) or _better_lazily(family, k + 2)):
         return Candidate("branches", why_not="rows do not seem to need different features")
     if k not in family.groups:
+        family.lazy.screen([k, k + 2, k + 4])
         bought = [family.lazy.purchases(strength) for strength in (k, k + 2, k + 4)]
         free = family.grown.chains[0].experts[0]
         family.groups[k] = Groups.find(family.grower, bought, free)
@@ -222,7 +230,7 @@ def _better_lazily(family: Family, k: int) -> bool:
     if k not in family.better_lazily:
         cost_weight = family.lazy.unit * 2.0**k
         expect_gates(family.grown.chains)
-        best = min((induce(chain, cost_weight) for chain in family.grown.chains), key=lambda policy: policy.loss)
+        best = min(_policies(family.grown.chains, cost_weight), key=lambda policy: policy.loss)
         family.better_lazily[k] = family.lazy.competes(k, cost_weight, best.value)
     return family.better_lazily[k]
 

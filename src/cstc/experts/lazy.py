@@ -12,7 +12,9 @@ the others only if what that one says can compete with the chain.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -22,6 +24,7 @@ from ..costs import ResolvedCosts
 from ..matrix import rows_at
 from ..model import TreePool
 from ..model.build import Score
+from ..parallel import side_by_side
 from ..rows import Rows
 from .expectation import Expectation
 from .expert import Expert
@@ -126,10 +129,10 @@ class LazyExperts:
 
     def competes(self, k: int, cost_weight: float, value: np.ndarray) -> bool:
         """Whether its loss on the first fold is smaller by more than a standard error, and prices play a part in it."""
+        if not self.matters(cost_weight, value):
+            return False  # without growing anything
         value, weights = value[self._judges], self._rows.weights[self._judges]
         negligible = NEGLIGIBLE * np.average(value, weights=weights)
-        if cost_weight * self._most_expensive < negligible:
-            return False  # without growing anything
         screen = self._screen(k)
         if cost_weight * np.average(screen.prices, weights=weights) < negligible:
             return False
@@ -137,6 +140,16 @@ class LazyExperts:
         mean = np.average(worse, weights=weights)
         error = np.sqrt(np.average((worse - mean) ** 2, weights=weights) / len(worse))
         return bool(mean < -error)
+
+    def matters(self, cost_weight: float, value: np.ndarray) -> bool:
+        """Whether prices can play a part beside what is expected to be lost at each row."""
+        lost = np.average(value[self._judges], weights=self._rows.weights[self._judges])
+        return bool(cost_weight * self._most_expensive >= NEGLIGIBLE * lost)
+
+    def screen(self, strengths: Sequence[int]) -> None:
+        """Grow those that will be asked for, side by side."""
+        wanted = [k for k in strengths if k not in self._screened]
+        side_by_side([partial(self._screen, k) for k in wanted], self._boosting.n_jobs)
 
     def _screen(self, k: int) -> _Screen:
         if k not in self._screened:
