@@ -37,6 +37,7 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from cstc import CostModel, CSTCClassifier, CSTCRanker, CSTCRegressor, Frontier, from_lightgbm
+from cstc.capacity import capacity_for
 from cstc.metrics import ndcg
 from cstc.model import probabilities
 
@@ -228,12 +229,13 @@ def run_cegb(train: Data, validation: Data, test: Data, regularised: bool) -> tu
     else:
         risk = float(np.var(train.y))
     prices = risk / np.median(train.prices[train.prices > 0]) * train.prices
+    most = 300 * capacity_for(len(train.y)).n_rounds // 200  # where our experts may have more rounds, so does CEGB
 
     def fit(extra: dict) -> dict[str, float]:
         rows = lightgbm.Dataset(train.X, train.y, feature_name=train.columns, categorical_feature=train.categorical)
         judges = rows.create_valid(validation.X, validation.y)
         stop = lightgbm.early_stopping(20, verbose=False)
-        booster = lightgbm.train(parameters | extra, rows, 300, valid_sets=[judges], callbacks=[stop])
+        booster = lightgbm.train(parameters | extra, rows, most, valid_sets=[judges], callbacks=[stop])
         # the same code counts for both methods
         model = from_lightgbm(booster, train.costs)
         return judge(model, validation=validation, test=test)

@@ -31,7 +31,7 @@ import lightgbm
 import numpy as np
 import sklearn
 from sklearn.datasets import load_diabetes, make_classification
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import log_loss, roc_auc_score
 
 import cstc
 from cstc import CSTCClassifier, CSTCRanker, CSTCRegressor, Frontier
@@ -95,6 +95,36 @@ def fit_wide() -> Iterator[Line]:
     ours = least(lambda: CSTCRanker(cost_weight=1e-5, **options).fit(X, y, qid=qid), 1)
     what = f"one default fit, {len(y):,} x {X.shape[1]} (`make_yahoo_like(800)`)"
     yield Line(what, "28", "10", "5", f"{ours / unit:.1f} ({ours:.1f} s / {unit:.2f} s)")
+
+
+def stopped_fit(X: np.ndarray, y: np.ndarray, X_val: np.ndarray, y_val: np.ndarray) -> lightgbm.Booster:
+    """LightGBM with 31 leaves, stopped on validation rows that it has beside the training rows."""
+    options = {"objective": "binary", "num_leaves": 31, "verbosity": -1, "num_threads": 2}
+    data = lightgbm.Dataset(X, y)
+    judges = lightgbm.Dataset(X_val, y_val, reference=data)
+    stop = lightgbm.early_stopping(50, verbose=False)
+    return lightgbm.train(options, data, 5000, valid_sets=[judges], callbacks=[stop])
+
+
+def rule() -> Iterator[Line]:
+    """Rounds, leaves and folds by the rule; the peer stops on half of the test rows, and the other half judges both."""
+    X, y, X_test, y_test = classes(50_000)
+    half = len(y_test) // 2
+    judges = X_test[:half], y_test[:half]
+    unit = least(lambda: stopped_fit(X, y, *judges), 2)
+    ours = least(lambda: CSTCClassifier(costs=PRICES, cost_weight=COST_WEIGHT, random_state=0).fit(X, y), 1)
+    what = "one default fit by the rule, 50,000 x 20 / LightGBM with 31 leaves, stopped on validation rows"
+    yield Line(what, "not run", "25", "10", f"{ours / unit:.1f} ({ours:.1f} s / {unit:.2f} s)")
+    for n in (50_000, 200_000):
+        X, y, X_test, y_test = classes(n)
+        booster = stopped_fit(X, y, X_test[:half], y_test[:half])
+        model = CSTCClassifier(costs=PRICES, cost_weight=0.0, random_state=0).fit(X, y)
+        theirs = log_loss(y_test[half:], booster.predict(X_test[half:]))
+        ours = log_loss(y_test[half:], model.predict_proba(X_test[half:])[:, 1])
+        shown = f"{ours / theirs:.3f} ({ours:.4f} / {theirs:.4f}, {booster.best_iteration} rounds)"
+        before = "1.76" if n == 50_000 else "not run"
+        what = f"test log loss of `cost_weight=0` at {n:,} rows / the same LightGBM's"
+        yield Line(what, before, "1.00", "0.97", shown)
 
 
 def frontier() -> Iterator[Line]:
@@ -253,6 +283,7 @@ def wave() -> Iterator[Line]:
 LINES = {
     "fit": fit,
     "fit_wide": fit_wide,
+    "rule": rule,
     "frontier": frontier,
     "scaling": scaling,
     "busy": busy,
