@@ -10,14 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 
 from ..costs import ResolvedCosts
 from ..model import TreeShape
 from ..model.build import Score
-from ..parallel import side_by_side
 from .branches import Branching, Groups
 from .chain import Chain, ChainGrower, Chains, gate_members
 from .expert import Expert
@@ -175,27 +173,30 @@ def _chain_candidates(family: Family, cost_weight: float) -> tuple[list[Candidat
     Chains over the same rows are compared without shifts: all are charged for the same errors of the best expert, and a
     shift adds the noise of the labels.
     """
-    chains = family.grown.chains
-    expect_gates(chains)
-    policies = _policies(chains, cost_weight)
-    best = int(np.argmin([policy.loss for policy in policies]))
-    found = [
-        Candidate(
-            name=f"chain, {chain.name}",
-            loss=policy.mean_value,
-            cost=policy.mean_cost,
-            why_not="" if number == best else "no better than the other order, before shifts",
-            grown=(chain.experts, policy),
-            history=policy.loss_history,
-        )
-        for number, (chain, policy) in enumerate(zip(family.grown.chains, policies, strict=True))
-    ]
+    policies = _policies(family.grown.chains, cost_weight)
+    best = min(policies, key=lambda number: policies[number].loss)
+    found = []
+    for number, chain in enumerate(family.grown.chains):
+        name = f"chain, {chain.name}"
+        if number not in policies:
+            found.append(Candidate(name, why_not="no better than the other order, even with perfect gates"))
+            continue
+        policy = policies[number]
+        why_not = "" if number == best else "no better than the other order, before shifts"
+        grown = chain.experts, policy
+        found.append(Candidate(name, policy.mean_value, policy.mean_cost, why_not, grown, policy.loss_history))
     return found, best
 
 
-def _policies(chains: Sequence[Chain], cost_weight: float) -> list[Policy]:
-    """The gates of each chain."""
-    return side_by_side([partial(induce, chain, cost_weight) for chain in chains], chains[0].boosting.n_jobs)
+def _policies(chains: Sequence[Chain], cost_weight: float) -> dict[int, Policy]:
+    """The gates of the chains that may be the best one: with perfect gates, each would have to beat what is known."""
+    least = [chain.least_loss(cost_weight) for chain in chains]
+    found: dict[int, Policy] = {}
+    for number in np.argsort(least, kind="stable").tolist():
+        if not found or least[number] < min(policy.loss for policy in found.values()):
+            expect_gates([chains[number]])
+            found[number] = induce(chains[number], cost_weight)
+    return found
 
 
 def _branches_candidate(family: Family, cost_weight: float, chain: Candidate) -> Candidate:
@@ -229,9 +230,13 @@ def _better_lazily(family: Family, k: int) -> bool:
     """Whether a lazy expert is better than chains at the cost weight that it was grown for."""
     if k not in family.better_lazily:
         cost_weight = family.lazy.unit * 2.0**k
-        expect_gates(family.grown.chains)
-        best = min(_policies(family.grown.chains, cost_weight), key=lambda policy: policy.loss)
-        family.better_lazily[k] = family.lazy.competes(k, cost_weight, best.value)
+        # gates only take off what a chain loses: what is no better than a chain without any needs no further look
+        plain = min((chain.best_stage(cost_weight) for chain in family.grown.chains), key=family.grown.chains[0].mean)
+        found = family.lazy.competes(k, cost_weight, plain)
+        if found:
+            best = min(_policies(family.grown.chains, cost_weight).values(), key=lambda policy: policy.loss)
+            found = family.lazy.competes(k, cost_weight, best.value)
+        family.better_lazily[k] = found
     return family.better_lazily[k]
 
 

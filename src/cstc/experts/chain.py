@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from ..binning import ColumnBlocks
-from ..boosting import GATE_ROUNDS, Boosting, GainRegression, bin_blocks, work_of
+from ..boosting import GATE_ROUNDS, Boosting, GainRegression, bin_blocks, evenly, work_of
 from ..costs import ResolvedCosts
 from ..rows import Rows
 from .expectation import Expectation, calibrated
@@ -23,6 +23,7 @@ from .purchases import EXPONENTS, LEVELS, Order, Stage, orders_of
 __all__ = ["Chain", "ChainGrower", "Chains", "gate_members"]
 
 HASTE = 8  # so many times fewer and larger steps
+MOST_PUPILS = 10_000  # rows of a half that teach its gates
 OTHERS = 5  # rows of the whole sample that a group's constant is mixed with
 
 
@@ -75,12 +76,28 @@ class Chain:
 
     @cached_property
     def halves(self) -> tuple[np.ndarray, np.ndarray]:
-        """The rows that teach each half of a gate."""
+        """The rows that each half of a gate may learn from; the other half hears them."""
         return np.flatnonzero(self.half), np.flatnonzero(~self.half)
+
+    @cached_property
+    def pupils(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rows that teach each half: not more of them than so small a regression can use."""
+        first, second = (evenly(rows, MOST_PUPILS) for rows in self.halves)
+        return first, second
 
     def mean(self, values: np.ndarray) -> float:
         """Over the rows, by their weights."""
         return float(np.mean(self.weights * values))
+
+    def best_stage(self, cost_weight: float) -> np.ndarray:
+        """What every row loses if all stop at the stage that is best for that; gates can only lose less."""
+        losses = self.losses + cost_weight * self.prices
+        best = np.argmin(self.weights @ losses)
+        return losses[:, best] + self.shifts[best]
+
+    def least_loss(self, cost_weight: float) -> float:
+        """What would be lost if every row stopped where it is best for it: gates cannot lose less."""
+        return self.mean((self.losses + cost_weight * self.prices).min(axis=1))
 
     def shifted(self) -> Chain:
         """The same chain with the shifts in its losses."""
@@ -103,7 +120,7 @@ class Chain:
         key = stage, half
         if key not in self._regressions:
             rows, columns = replace(self.rows, weights=self.weights), self.stages[stage].columns
-            self._regressions[key] = GainRegression(self.boosting, rows, self.halves[half], columns, self.blocks)
+            self._regressions[key] = GainRegression(self.boosting, rows, self.pupils[half], columns, self.blocks)
         return self._regressions[key]
 
 

@@ -176,11 +176,10 @@ def _learn_gate(chain: Chain, stage: int, gain: np.ndarray) -> tuple[Gate, np.nd
     """The gate of a stage, and what it says at each row, from the half that did not learn from the row."""
     said = np.empty(len(gain))
     pools: list[TreePool] = []
-    halves = (chain.halves, chain.halves[::-1])
-    regressions = [chain.regression(stage, half) for half in range(len(halves))]
+    regressions = [chain.regression(stage, half) for half in range(2)]
     columns = regressions[0].columns
-    tasks = [partial(regressions[half].fit, gain[learns]) for half, (learns, _) in enumerate(halves)]
-    for booster, (_, hears) in zip(side_by_side(tasks, chain.boosting.n_jobs), halves, strict=True):
+    tasks = [partial(each.fit, gain[at]) for each, at in zip(regressions, chain.pupils, strict=True)]
+    for booster, hears in zip(side_by_side(tasks, chain.boosting.n_jobs), chain.halves[::-1], strict=True):
         pools.append(flatten_booster(booster))
         weights = np.ones((pools[-1].n_learners, 1))
         said[hears] = pools[-1].scores(cells_at(chain.rows.X, hears, columns), weights)[:, 0]
