@@ -6,6 +6,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
+SETUP      := pyproject.toml setup.py native/_native.c
 DEMO_READY := $(VENV)/.installed-demo
 TEST_READY := $(VENV)/.installed-test
 DEV_READY  := $(VENV)/.installed-dev
@@ -59,23 +60,23 @@ mutants: $(DEV_READY)
 
 setup: $(TEST_READY)
 
-# The stamps are older than pyproject.toml exactly when its dependencies may have changed; what the tests
+# The stamps are older than these exactly when dependencies, or the compiled walk, may have changed; what the tests
 # install includes what the demo needs.
-$(DEMO_READY): pyproject.toml | $(BIN)/python
+$(DEMO_READY): $(SETUP) | $(BIN)/python
 	@echo "Installing cstc and what the demo needs into $(VENV) (about a minute, only the first time) ..."
 	@$(PIP) install --editable ".[plot,frames]"
 	@touch $@
 
-$(TEST_READY): pyproject.toml | $(BIN)/python
+$(TEST_READY): $(SETUP) | $(BIN)/python
 	@echo "Installing cstc and the test tools into $(VENV) (about a minute, only the first time) ..."
 	@$(PIP) install --editable ".[test]"
 	@touch $(DEMO_READY) $@
 
-$(DEV_READY): pyproject.toml | $(BIN)/python
+$(DEV_READY): $(SETUP) | $(BIN)/python
 	@$(PIP) install --editable ".[dev]"
 	@touch $(DEMO_READY) $(TEST_READY) $@
 
-$(OLDEST_READY): pyproject.toml tests/oldest.txt
+$(OLDEST_READY): $(SETUP) tests/oldest.txt
 	@echo "Installing cstc and its oldest dependencies into $(OLDEST) (about a minute, only the first time) ..."
 	@$(OLDEST_PYTHON) -m venv --clear $(OLDEST)
 	@$(OLDEST)/bin/python -m pip --quiet --disable-pip-version-check install --constraint tests/oldest.txt \

@@ -401,7 +401,8 @@ class GainRegression:
             self._parameters |= SHARED_BINS | {"max_bin": boosting.max_bin}
             bins, self.columns = blocks.together(columns)
             self._binned = bins.subset(at.tolist()).construct()
-            self._binned.set_weight(weights).set_init_score(None)
+            self._binned.set_weight(weights)
+            self._binned.set_field("init_score", None)  # those of the experts; `set_init_score` ignores None
 
     def fit(self, target: np.ndarray) -> lightgbm.Booster:
         # kept in training: LightGBM would write the model out and read it back, which takes longer than growing it

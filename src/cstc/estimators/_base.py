@@ -376,6 +376,10 @@ class CSTCBase(BaseEstimator):
         check_is_fitted(self)
         return self.model_.decision_function(self._check_X(X, reset=False))
 
+    def _predict(self, X, return_cost):
+        check_is_fitted(self)
+        return self.model_.predict(self._check_X(X, reset=False), return_cost=return_cost)
+
     def predict_cost(self, X, counting="branch"):
         """Exact cost of each row: every item and every weak learner on its path is paid once.
 

@@ -98,15 +98,20 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
         margins = self._margins(X)
         return margins[:, 0] if len(self.classes_) == 2 else margins
 
-    def predict_proba(self, X):
-        """Probabilities of shape (n, n_classes), in the order of `classes_`."""
-        check_is_fitted(self)
-        return self.model_.predict_proba(self._check_X(X, reset=False))
+    def predict_proba(self, X, *, return_cost=False):
+        """Probabilities of shape (n, n_classes), in the order of `classes_`.
 
-    def predict(self, X):
-        """Predicted classes of shape (n,)."""
-        margins = self._margins(X)
-        return self.model_.answers(margins)
+        With `return_cost=True` also what each row pays (`predict_cost`), from the same walk.
+        """
+        check_is_fitted(self)
+        return self.model_.predict_proba(self._check_X(X, reset=False), return_cost=return_cost)
+
+    def predict(self, X, *, return_cost=False):
+        """Predicted classes of shape (n,).
+
+        With `return_cost=True` also what each row pays (`predict_cost`), from the same walk.
+        """
+        return self._predict(X, return_cost)
 
     def _class_weights(self, y):
         weights = compute_sample_weight(self.class_weight, self.classes_[y])

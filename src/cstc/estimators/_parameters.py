@@ -40,7 +40,8 @@ PARAMETERS = """
     random_state : int, RandomState or None, default=None
         Seed of the folds, of rows that are held out and of boosting.
     n_jobs : int or None, default=None
-        Threads of boosting; None or -1: all cores.
+        Fits that run side by side, each with one thread.  None or -1: as many as the cores that this process may use.
+        The model does not depend on it.
     verbose : int, default=0
         1 shows how much is done and the time left, in one line that moves (in a log, a line every 10 seconds); 2 every
         step as a line of its own."""

@@ -58,9 +58,12 @@ class CSTCRanker(CSTCBase):
         """
         return self._fit(X, y, X_val, y_val, sample_weight, sample_weight_val, qid, qid_val)
 
-    def predict(self, X):
-        """Scores of shape (n,); within a query, higher is better."""
-        return self._margins(X)[:, 0]
+    def predict(self, X, *, return_cost=False):
+        """Scores of shape (n,); within a query, higher is better.
+
+        With `return_cost=True` also what each row pays (`predict_cost`), from the same walk.
+        """
+        return self._predict(X, return_cost)
 
     def score(self, X, y, *, qid, k=5):
         """Mean NDCG@k over the queries that have a relevant document, gain ``2^grade - 1``."""

@@ -52,9 +52,12 @@ class CSTCRegressor(RegressorMixin, CSTCBase):
         """
         return self._fit(X, y, X_val, y_val, sample_weight, sample_weight_val)
 
-    def predict(self, X):
-        """Predicted values of shape (n,)."""
-        return self._margins(X)[:, 0]
+    def predict(self, X, *, return_cost=False):
+        """Predicted values of shape (n,).
+
+        With `return_cost=True` also what each row pays (`predict_cost`), from the same walk.
+        """
+        return self._predict(X, return_cost)
 
     def _check_y(self, y, *, reset):
         return check_numbers(y)

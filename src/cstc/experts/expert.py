@@ -43,15 +43,22 @@ class Expert:
         What predicts, on the columns of the whole matrix; or what grows it when it is first asked for.
     margins : ndarray of shape (n, n_outputs)
         At each training row, the margins of the member that never saw it.
+    work : float
+        What growing the score takes, for those who watch.
     """
 
-    def __init__(self, score: Score | Callable[[], Score], margins: np.ndarray):
+    def __init__(self, score: Score | Callable[[], Score], margins: np.ndarray, work: float = 0.0):
         self._score = score
         self.margins = margins
+        self.work = work
+
+    @property
+    def is_grown(self) -> bool:
+        return isinstance(self._score, Score)
 
     @property
     def score(self) -> Score:
-        if not isinstance(self._score, Score):
+        if callable(self._score):
             self._score = self._score()  # and with it goes all that it was grown from
         return self._score
 
@@ -60,10 +67,12 @@ class Expert:
         return costs.evaluation * self.score.pool.n_learners if costs.evaluation else 0.0
 
 
-def scores_of(experts: Sequence[Expert], n_jobs: int | None) -> list[Score]:
+def scores_of(experts: Sequence[Expert], boosting: Boosting) -> list[Score]:
     """What some experts predict with; those that are not grown yet are grown side by side."""
-    distinct = {id(expert): expert for expert in experts}
-    side_by_side([partial(getattr, expert, "score") for expert in distinct.values()], n_jobs)
+    growing = list({id(expert): expert for expert in experts if not expert.is_grown}.values())
+    if growing:
+        boosting.progress.begin("ensembles on all rows", sum(expert.work for expert in growing), len(growing))
+    side_by_side([partial(getattr, expert, "score") for expert in growing], boosting.n_jobs)
     return [expert.score for expert in experts]
 
 
@@ -143,7 +152,8 @@ def _finish(binned: Binned, rows: Rows, parts: list[np.ndarray], boosters: list[
         boosting.progress.did(HEARING * work_of(int((~out).sum()), len(columns), boosting.n_rounds))
     if len(rows) >= MANY_ROWS:
         members = [] if boosting.costs.evaluation else members
-        return Expert(partial(_with_all, binned, rounds_on_all(rounds, len(parts)), members), margins)
+        rounds = rounds_on_all(rounds, len(parts))
+        return Expert(partial(_with_all, binned, rounds, members), margins, work_of(len(rows), len(columns), rounds))
     if boosting.costs.evaluation:
         return Expert(_with_all(binned, rounds, []), margins)
     return Expert(_mean_of(members, binned), margins)

@@ -86,7 +86,7 @@ class Experts(Method):
         nodes = taken.nodes(problem.costs)
         model = build_tree(
             nodes.shape,
-            scores_of(nodes.experts, problem.boosting.n_jobs),
+            scores_of(nodes.experts, problem.boosting),
             nodes.routes,
             constant=family.grower.boosting.constant,
             costs=problem.costs,

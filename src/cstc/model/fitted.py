@@ -16,7 +16,7 @@ Only numpy is imported here: a loaded model needs nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from os import PathLike
@@ -249,15 +249,21 @@ class FittedTree:
             return margins[:, 0]
         return self.schema.classes[most_likely(margins, self.link)]
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Predicted values or classes."""
-        return self.answers(self.decision_function(X))
+    def predict(self, X: Any, *, return_cost: bool = False) -> Any:
+        """Predicted values or classes; with `return_cost=True` also what each row pays, from the same walk."""
+        return self._answered(X, self.answers, return_cost)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Class probabilities, in the order of ``schema.classes``."""
+    def _answered(self, X: Any, answers: Callable[[np.ndarray], np.ndarray], return_cost: bool) -> Any:
+        if return_cost:
+            margins, cost = self.decision_and_cost(X)
+            return answers(margins), cost
+        return answers(self.decision_function(X))
+
+    def predict_proba(self, X: Any, *, return_cost: bool = False) -> Any:
+        """Class probabilities, in the order of ``schema.classes``; `return_cost` as in `predict`."""
         if self.schema.classes is None:
             raise ValueError("predict_proba needs a classifier; this model predicts numbers: use predict")
-        return probabilities(self.decision_function(X), self.link)
+        return self._answered(X, lambda margins: probabilities(margins, self.link), return_cost)
 
     def apply(self, X: Any) -> np.ndarray:
         """The terminal that each row reaches."""
