@@ -249,3 +249,17 @@ def test_pools_are_picked_joined_and_scaled_learner_by_learner(seed):
     np.testing.assert_allclose(pool.scaled(factors).transform(X), phi * factors, rtol=1e-12)
     uses = pool.learner_uses(np.eye(N_FEATURES, dtype=bool))
     assert [set(np.flatnonzero(row)) for row in uses] == [reference.learner_features(pool, t) for t in range(11)]
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_the_answer_and_its_cost_come_from_one_walk(n_outputs, monkeypatch):
+    rng = np.random.default_rng(0)
+    model = random_model(rng, TreeShape.full(3), n_outputs)
+    X = random_table(rng, 50)
+    expected = model.predict(X), model.predict_cost(X)
+    walks, walk = [], type(model).walk
+    monkeypatch.setattr(type(model), "walk", lambda self, *rest, **named: walks.append(1) or walk(self, *rest, **named))
+    found = model.predict(X, return_cost=True)
+    assert len(walks) == 1
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)

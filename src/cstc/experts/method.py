@@ -48,7 +48,7 @@ class Experts(Method):
     ----------
     folds : int or None, default=None
         Every expert is grown once without each fold: what gates learn from it never saw the row.  None: 5, from 10,000
-        rows on 3, from 30,000 on 2.
+        rows on 3, from 50,000 on 2.
 
     Examples
     --------
