@@ -189,7 +189,7 @@ class Screens:
     unit = 1.0
 
     def __init__(self, good=(), found="no chance on one fold"):
-        self.good, self.found, self.asked, self.values = good, found, [], []
+        self.good, self.found, self.asked, self.values, self.screened = good, found, [], [], []
 
     def power(self, cost_weight):
         return float(np.log2(cost_weight))
@@ -197,6 +197,12 @@ class Screens:
     def competes(self, k, cost_weight, value):
         self.asked.append((k, cost_weight))
         return k in self.good
+
+    def matters(self, cost_weight, value):
+        return True
+
+    def screen(self, strengths):
+        self.screened.append(strengths)
 
     def purchases(self, k):
         return k

@@ -40,7 +40,7 @@ def test_an_expert_is_the_mean_of_its_members_and_stays_on_its_columns(loss, con
     expert = grow_expert(boosting(resolved(np.ones(6)), constant, loss), rows_of(X, y), folds, np.array([2, 4]))
     assert set(np.unique(expert.score.pool.feature)) <= {-1, 2, 4}
     outputs = expert.score.pool.transform(X)
-    member = np.repeat(np.arange(4), expert.n_learners // 4)
+    member = np.repeat(np.arange(4), expert.score.pool.n_learners // 4)
     alone = np.array([
         outputs[:, member == fold] @ expert.score.weights[member == fold] * 4 + constant for fold in range(4)
     ])
@@ -53,7 +53,7 @@ def test_an_expert_on_nothing_is_the_constant():
     X, _ = table(50)
     model = boosting(resolved(np.ones(6)), (0.7,))
     for expert in (grow_expert(model, rows_of(X, X[:, 0]), np.arange(50) % 2, NOTHING), constant_expert([0.7], 50)):
-        assert expert.n_learners == 0
+        assert expert.score.pool.n_learners == 0
         assert expert.margins.shape == (50, 1)
         assert np.all(expert.margins == 0.7)
         assert np.all(said(expert, X) == 0.7)
@@ -75,7 +75,7 @@ def test_where_trees_have_a_price_new_rows_get_one_ensemble_on_all_rows():
         grow_expert(boosting(resolved(np.ones(6), evaluation=price)), rows, folds, np.array([0, 1]))
         for price in (0.0, 0.5)
     )
-    assert (free.n_learners, paid.n_learners) == (3 * 30, 30)
+    assert (free.score.pool.n_learners, paid.score.pool.n_learners) == (3 * 30, 30)
     assert np.array_equal(free.margins, paid.margins)  # what gates learn from is out of fold all the same
     assert np.array_equal(np.unique(paid.score.weights), [1.0])
     assert np.mean((said(paid, X)[:, 0] - rows.y) ** 2) < 0.05
@@ -96,7 +96,7 @@ def test_all_members_take_the_same_number_of_rounds(evaluation, monkeypatch):
     expert = grow_expert(model, rows, np.arange(600) % 3, np.array([0, 1]))
     assert len(set(taken)) == 1
     assert 1 < taken[0] < 100
-    assert expert.n_learners == taken[0] * (1 if evaluation else 3)
+    assert expert.score.pool.n_learners == taken[0] * (1 if evaluation else 3)
 
 
 def test_of_a_class_that_it_never_met_a_member_knows_nothing():
