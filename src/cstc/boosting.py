@@ -401,7 +401,8 @@ class GainRegression:
             self._parameters |= SHARED_BINS | {"max_bin": boosting.max_bin}
             bins, self.columns = blocks.together(columns)
             self._binned = bins.subset(at.tolist()).construct()
-            self._binned.set_weight(weights).set_init_score(None)
+            # the scores that experts start from are no part of a gain; `set_init_score(None)` would leave them there
+            self._binned.set_weight(weights).set_field("init_score", None)
 
     def fit(self, target: np.ndarray) -> lightgbm.Booster:
         # kept in training: LightGBM would write the model out and read it back, which takes longer than growing it
