@@ -165,5 +165,5 @@ def test_systems_on_plain_inputs_may_leave_boosting_unsaid(system):
     _, X, y, _ = dear_for_some("regression", 200)
     system(costs=PRICES, weak_learners="identity", random_state=0).fit(X, y)
     for name, value in (("n_weak_learners", 100), ("weak_learner_depth", 5)):
-        with pytest.raises(ValueError, match=f"{name} is {value}, and with weak_learners='identity' nothing is boosted"):
+        with pytest.raises(ValueError, match=f"{name} is {value}, and with .* nothing is boosted"):
             system(costs=PRICES, weak_learners="identity", random_state=0, **{name: value}).fit(X, y)
