@@ -432,8 +432,8 @@ def test_gates_learn_one_target_after_another_from_the_same_columns():
     X = np.column_stack([rng.normal(size=(600, 2)), rng.integers(0, 4, 600)])
     weights = rng.uniform(0.5, 2, 600)
     boosting, _ = problem(categorical=(2,))
-    columns = np.array([2, 0])
-    regression = GainRegression(boosting, Rows(X, np.zeros(600), weights), columns, n_rows=600)
+    columns, at = np.array([2, 0]), np.arange(600)
+    regression = GainRegression(boosting, Rows(X, np.zeros(600), weights), at, columns, None)
     targets = [np.sign(X[:, 0]), np.where(np.isin(X[:, 2], [0, 3]), 1.0, -1.0), X[:, 1]]
     errors, boosters = [], []
     for target in targets:
@@ -446,7 +446,7 @@ def test_gates_learn_one_target_after_another_from_the_same_columns():
         assert set(pool.feature[pool.category_start >= 0]) <= {0}  # the categories stand first among these columns
     assert max(errors[:2]) < 0.1
     assert errors[2] > 0.5  # it is not told this column
-    again = GainRegression(boosting, Rows(X, np.zeros(600), weights), columns, n_rows=600).fit(targets[0])
+    again = GainRegression(boosting, Rows(X, np.zeros(600), weights), at, columns, None).fit(targets[0])
     np.testing.assert_array_equal(
         flatten_booster(again).transform(X[:, columns]), flatten_booster(boosters[0]).transform(X[:, columns])
     )
@@ -458,7 +458,8 @@ def test_gates_weigh_their_rows():
     boosting, _ = problem()
     means = []
     for weights in (np.ones(400), np.repeat([9.0, 1.0], 200)):
-        booster = GainRegression(boosting, Rows(X, target, weights), np.array([0]), n_rows=400).fit(target)
+        regression = GainRegression(boosting, Rows(X, target, weights), np.arange(400), np.array([0]), None)
+        booster = regression.fit(target)
         means.append(flatten_booster(booster).transform(X).sum(axis=1).mean())
     assert abs(means[0]) < 0.2 < means[1]
 

@@ -34,7 +34,7 @@ class ColumnBlocks:
 
     def __init__(self, make: Callable[[np.ndarray], lightgbm.Dataset], sets: Sequence[np.ndarray], n_jobs: int | None):
         columns = np.unique(np.concatenate([*sets, np.zeros(0, dtype=int)]))
-        belongs = np.array([np.isin(columns, each) for each in sets])
+        belongs = np.array([np.isin(columns, each) for each in sets]).reshape(len(sets), len(columns))
         _, block = np.unique(belongs, axis=1, return_inverse=True)
         block = np.ravel(block)
         self._columns = [columns[block == number] for number in range(block.max(initial=-1) + 1)]

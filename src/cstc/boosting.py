@@ -84,6 +84,8 @@ class Boosting:
         Margins to start from.
     max_bin : int
         Bins of a column.
+    in_full_view : int
+        So few columns are seen by every tree: of two or three, LightGBM would show some pairs to none.
     feature_fraction, row_fraction, l2 : float
         Each tree sees a random part of the features and of the rows; leaf values are shrunk by `l2`.
     progress : Progress
@@ -102,6 +104,7 @@ class Boosting:
     n_jobs: int | None = None
     constant: np.ndarray = field(default_factory=lambda: np.zeros(1))
     max_bin: int = 255
+    in_full_view: int = 0
     feature_fraction: float = 1.0
     row_fraction: float = 1.0
     l2: float = 0.0
@@ -113,7 +116,8 @@ class Boosting:
 
     def on(self, columns: np.ndarray) -> Boosting:
         """The same for a matrix of these columns."""
-        return replace(self, categorical=_among(self.categorical, columns))
+        fraction = self.feature_fraction if len(columns) > self.in_full_view else 1.0
+        return replace(self, categorical=_among(self.categorical, columns), feature_fraction=fraction)
 
     def parameters(self, n_rows: int) -> dict[str, Any]:
         """For LightGBM."""
@@ -206,7 +210,8 @@ class Binned:
         if self._bins is None:
             return self.boosting.dataset(self.rows.take(at), reference)
         part = self._bins.subset(at.tolist()).construct()
-        return part.set_weight(_mean_one(self.rows.weights[at]))
+        part.set_field("weight", _mean_one(self.rows.weights[at]))  # `set_weight` ignores weights that are all 1
+        return part
 
 
 def evenly(at: np.ndarray, most: int) -> np.ndarray:
@@ -401,7 +406,7 @@ class GainRegression:
             self._parameters |= SHARED_BINS | {"max_bin": boosting.max_bin}
             bins, self.columns = blocks.together(columns)
             self._binned = bins.subset(at.tolist()).construct()
-            self._binned.set_weight(weights)
+            self._binned.set_field("weight", weights)  # `set_weight` ignores weights that are all 1
             self._binned.set_field("init_score", None)  # those of the experts; `set_init_score` ignores None
 
     def fit(self, target: np.ndarray) -> lightgbm.Booster:

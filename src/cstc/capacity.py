@@ -19,7 +19,7 @@ from __future__ import annotations
 from math import sqrt
 from typing import NamedTuple
 
-__all__ = ["FEW", "MANY_ROWS", "Capacity", "bins_for", "capacity_for", "folds_for", "rounds_on_all"]
+__all__ = ["FEW", "FOR_MANY_ROWS", "MANY_ROWS", "Capacity", "capacity_for", "folds_for", "rounds_on_all"]
 
 MANY_ROWS = 10_000
 SO_MANY_THAT_TWO_FOLDS_DO = 50_000
@@ -35,6 +35,8 @@ class Capacity(NamedTuple):
     n_leaves: int
 
 
+#: How many rows are boosted, beside that: half of LightGBM's bins, and all of two or three columns for every tree.
+FOR_MANY_ROWS = {"max_bin": 127, "in_full_view": 3}
 FEW = Capacity(ROUNDS, depth=4, n_leaves=16)
 
 
@@ -50,11 +52,6 @@ def folds_for(n_rows: int) -> int:
     if n_rows < MANY_ROWS:
         return 5
     return 3 if n_rows < SO_MANY_THAT_TWO_FOLDS_DO else 2
-
-
-def bins_for(n_rows: int) -> int:
-    """Bins of a column."""
-    return 255 if n_rows < MANY_ROWS else 127
 
 
 def rounds_on_all(rounds: int, n_folds: int) -> int:

@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 from cstc import CostModel, CSTCClassifier, CSTCRanker, CSTCRegressor, Exact, Experts, Paper
 
 SMALL = {"n_weak_learners": 5, "n_jobs": 1, "random_state": 0}
-PLAIN = {"weak_learners": "identity", "n_weak_learners": 200}  # nothing is boosted, and nothing is said of it
+PLAIN = {"weak_learners": "identity", "n_weak_learners": None}  # nothing is boosted, and nothing is said of it
 ESTIMATORS = [CSTCRegressor, CSTCClassifier, CSTCRanker]
 each_estimator = pytest.mark.parametrize("estimator", ESTIMATORS)
 
@@ -93,8 +93,8 @@ COUNT = [0, -1, 1.5, "two"]
 WRONG = {
     "cost_weight": (NUMBER, "it must be a finite number, 0 or more"),
     "method": (["no such", None, 3], "it must be 'auto', 'paper', 'experts', 'exact', or an object such as Paper("),
-    "n_weak_learners": ([*COUNT, None], "it must be a whole number, 1 or more"),
-    "weak_learner_depth": ([*COUNT, None], "it must be a whole number, 1 or more"),
+    "n_weak_learners": (COUNT, "it must be None or a whole number, 1 or more"),
+    "weak_learner_depth": (COUNT, "it must be None or a whole number, 1 or more"),
     "early_stopping": (COUNT, "it must be None or a whole number, 1 or more"),
     "weak_learners": (["trees", None], "it must be one of ('boosted', 'identity')"),
     "learning_rate": ([0, -1, np.nan, np.inf, "fast"], "it must be a finite number above 0"),
@@ -119,7 +119,8 @@ PAPER = TREE | {
     "pruning": (["no", None], "it must be True or False"),
     "fine_tuning": (["no", 2], "it must be True or False"),
 }
-WRONG_IN_METHODS = {Paper: PAPER, Exact: TREE, Experts: {"folds": ([*COUNT, 1, None], "it must be a whole number, 2")}}
+FOLDS = {"folds": ([*COUNT, 1], "it must be None or a whole number, 2 or more")}
+WRONG_IN_METHODS = {Paper: PAPER, Exact: TREE, Experts: FOLDS}
 METHOD_CASES = [
     (method, name, value, message)
     for method, wrong in WRONG_IN_METHODS.items()

@@ -112,7 +112,7 @@ def test_clone_and_repr_keep_the_parameters(estimator):
     assert "cost_weight=0.3" in repr(copied)
     assert "n_weak_learners=7" in repr(copied)
     assert copied.set_params(weak_learner_depth=6).weak_learner_depth == 6
-    assert model.weak_learner_depth == 4
+    assert model.weak_learner_depth is None
 
 
 @each_estimator

@@ -7,7 +7,7 @@ import pytest
 
 import cstc.model.native as native
 from cstc import CSTCClassifier, CSTCRegressor, Frontier, Paper
-from cstc.boosting import Binned, Boosting, GainRegression
+from cstc.boosting import Binned, Boosting, GainRegression, bin_blocks
 from cstc.costs import CostModel
 from cstc.losses import SquaredLoss
 from cstc.method import Method
@@ -116,19 +116,20 @@ def boosting():
 
 def test_gates_keep_no_rows_and_learn_other_targets_all_the_same():
     X, y = make_data()
-    columns = np.array([0, 2])
+    columns, at = np.array([0, 2]), np.arange(len(X))
     rows = Rows(X, np.zeros(len(X)), np.ones(len(X)))
-    regression = GainRegression(boosting(), rows, columns, len(X))
+    regression = GainRegression(boosting(), rows, at, columns, None)
     assert regression._binned.data is None
     for target in (y, -y, y):
-        fresh = GainRegression(boosting(), rows, columns, len(X)).fit(target)
+        fresh = GainRegression(boosting(), rows, at, columns, None).fit(target)
         np.testing.assert_array_equal(regression.fit(target).predict(X[:, columns]), fresh.predict(X[:, columns]))
 
 
 def test_bins_of_many_rows_keep_no_rows(monkeypatch):
     monkeypatch.setattr("cstc.boosting.MANY_ROWS", 100)
     X, y = make_data()
-    binned = Binned(boosting(), Rows(X, y, np.ones(len(X))))
+    rows, columns = Rows(X, y, np.ones(len(X))), np.arange(4)
+    binned = Binned(boosting(), rows, columns, bin_blocks(boosting(), rows, [columns]))
     assert binned.rows.X is None
     assert binned._bins.data is None
     assert binned.boost_without(np.arange(len(X)) < 100).current_iteration() == 5

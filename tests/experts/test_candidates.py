@@ -188,8 +188,9 @@ class Screens:
 
     unit = 1.0
 
-    def __init__(self, good=(), found="no chance on one fold"):
-        self.good, self.found, self.asked, self.values = good, found, [], []
+    def __init__(self, good=(), found="no chance on one fold", matter=True):
+        self.good, self.found, self.matter = good, found, matter
+        self.asked, self.values, self.screened = [], [], []
 
     def power(self, cost_weight):
         return float(np.log2(cost_weight))
@@ -197,6 +198,12 @@ class Screens:
     def competes(self, k, cost_weight, value):
         self.asked.append((k, cost_weight))
         return k in self.good
+
+    def matters(self, cost_weight, value):
+        return self.matter
+
+    def screen(self, strengths):
+        self.screened.append(strengths)
 
     def purchases(self, k):
         return k
@@ -249,6 +256,7 @@ def test_groups_are_looked_for_if_one_lazy_expert_is_better_than_chains(good, as
     family = family_of([simple_chain()], lazy)
     *_, branches, _ = candidates_for(family, 0.1)
     assert lazy.asked == asked
+    assert lazy.screened == [[-4, -2], *([[-4, -2, 0]] if good else [])]  # side by side, before they are asked
     if not good:
         assert (branches.name, branches.why_not) == ("branches", "rows do not seem to need different features")
         assert not bought
@@ -259,6 +267,13 @@ def test_groups_are_looked_for_if_one_lazy_expert_is_better_than_chains(good, as
     candidates_for(family, 0.08)  # a cost weight of the same strength shares them
     assert len(bought) == 1
     assert lazy.asked.count((-2, 0.25)) <= 1
+
+
+def test_where_prices_have_no_part_nothing_is_screened():
+    lazy = Screens(matter=False)
+    *_, branches, _ = candidates_for(family_of([simple_chain()], lazy), 0.1)
+    assert lazy.screened == []
+    assert (branches.name, branches.why_not) == ("branches", "rows do not seem to need different features")
 
 
 def test_why_there_are_no_groups_is_told(monkeypatch):

@@ -92,7 +92,7 @@ def test_what_a_stage_costs_is_its_items_and_its_trees(evaluation):
         assert chain.gate_price == pytest.approx(evaluation * GATE_ROUNDS)
         for stage, expert, price in zip(chain.stages, chain.experts, chain.prices, strict=True):
             items = {item for j in stage.columns for item in np.flatnonzero(costs.feature_items[j])}
-            assert price == pytest.approx(sum(costs.prices[list(items)]) + evaluation * expert.n_learners)
+            assert price == pytest.approx(sum(costs.prices[list(items)]) + evaluation * expert.score.pool.n_learners)
             assert set(np.unique(expert.score.pool.feature)) <= {-1, *stage.columns}
 
 
@@ -127,7 +127,8 @@ def test_where_trees_have_a_price_stages_may_stop_with_few_large_steps():
     for chain in grower.grow(np.arange(N), ALL, free(costs)).chains:
         pairs = [stage for stage in chain.stages if len(stage.columns)]
         assert pairs[::2] == pairs[1::2]  # the hasty one first: it is the cheaper one
-        trees = [expert.n_learners for expert in chain.experts if expert.n_learners]
+        trees = [expert.score.pool.n_learners for expert in chain.experts]
+        trees = [number for number in trees if number]
         assert set(trees[::2]) == {max(1, 10 // HASTE)}
         assert set(trees[1::2]) == {10}
 
@@ -181,6 +182,6 @@ def test_the_cheapest_answer_is_the_better_one_of_two():
     knowing.margins[:, 0] = y
     own = grower.cheapest(at, ignorant)
     assert own is not ignorant
-    assert own.n_learners == 0
+    assert own.score.pool.n_learners == 0
     assert own.score.intercept == pytest.approx((y[at].sum() + OTHERS * y.mean()) / (len(at) + OTHERS))
     assert grower.cheapest(at, knowing) is knowing

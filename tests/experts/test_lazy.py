@@ -5,6 +5,7 @@ import pytest
 
 from cstc import CSTCRegressor
 from cstc.boosting import boost
+from cstc.capacity import rounds_on_all
 from cstc.experts import lazy as module
 from cstc.experts.expert import Expert, constant_expert
 from cstc.experts.gates import induce
@@ -154,6 +155,66 @@ def test_what_prices_have_no_part_in_does_not_compete():
     assert experts.n_grown == 0  # known before anything is grown
     assert not experts._screen(6).prices.any()
     assert not experts.competes(6, 0.5, np.full(1000, 99.0))  # better, and not because of what it buys
+
+
+def test_prices_matter_if_all_purchases_together_could_weigh_something():
+    X, y = own_levels(1000)
+    experts = lazy_experts(X, y, resolved(np.ones(5)), np.arange(1000) % 3)
+    value = np.full(1000, np.nan)  # only the first fold is looked at
+    value[::3] = 1.0
+    assert experts.matters(0.0021, value)  # five features for 1 each, and a hundredth of the loss
+    assert not experts.matters(0.0019, value)
+    assert experts.n_grown == 0
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_screens_side_by_side_are_those_that_were_grown_one_after_the_other(n_jobs, monkeypatch):
+    X, y = own_levels(1000)
+    grown = []
+    monkeypatch.setattr(module, "boost", lambda *given, **options: grown.append(1) or boost(*given, **options))
+    one, other = (lazy_experts(X, y, resolved(np.ones(5)), np.arange(1000) % 3, n_jobs=n_jobs) for _ in range(2))
+    one.screen([-4, -2])
+    one.screen([-4, -2, 0])
+    assert len(grown) == one.n_grown == 3
+    for k in (-4, -2, 0):
+        assert np.array_equal(one._screen(k).losses, other._screen(k).losses)
+        assert np.array_equal(one._screen(k).prices, other._screen(k).prices)
+        assert np.array_equal(one.purchases(k), other.purchases(k))
+    assert one.n_grown == 3
+
+
+def test_of_many_rows_a_sample_is_screened(monkeypatch):
+    monkeypatch.setattr(module, "MOST_SCREENED", 200)
+    X, y = own_levels(1500)
+    folds = np.arange(1500) % 3
+    sizes = []
+
+    def watched(model, rows, *, validation=None, **options):
+        sizes.append((len(rows), len(validation)))
+        return boost(model, rows, validation=validation, **options)
+
+    monkeypatch.setattr(module, "boost", watched)
+    experts = lazy_experts(X, y, resolved(np.ones(5)), folds)
+    screen = experts._screen(-4)
+    assert sizes == [(200, 200)]
+    assert len(screen.losses) == len(screen.prices) == 200
+    assert (folds[experts._judges] == 0).all()
+    assert (folds[experts._pupils] != 0).all()
+    assert len(experts.purchases(-4)) == 1500  # what rows buy is asked for all of them
+    value = np.full(1500, np.nan)
+    value[experts._judges] = 99.0
+    assert experts.competes(-4, 1.0, value)
+
+
+def test_one_ensemble_on_many_rows_has_more_rounds(monkeypatch):
+    X, y = own_levels(600)
+    costs, folds = resolved([0.0, 1.0, 1.0, 1.0, 1.0]), np.arange(600) % 3
+    few = lazy_experts(X, y, costs, folds)._grow(-8).expert
+    monkeypatch.setattr(module, "MANY_ROWS", 600)
+    many = lazy_experts(X, y, costs, folds)._grow(-8).expert
+    assert few.score.pool.n_learners == 40
+    assert many.score.pool.n_learners == rounds_on_all(40, 3) == 49
+    assert np.array_equal(few.margins, many.margins)
 
 
 @pytest.mark.parametrize(

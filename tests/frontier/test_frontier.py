@@ -238,9 +238,9 @@ def test_experts_are_grown_once(monkeypatch):
     grown, screened = [], []
     grow_experts, screen = cstc.experts.chain.grow_experts, cstc.experts.lazy.LazyExperts._screen
 
-    def counted(wanted, rows, folds):
+    def counted(wanted, rows, folds, blocks):
         grown.extend((columns.tobytes(), len(rows)) for columns, _ in wanted)
-        return grow_experts(wanted, rows, folds)
+        return grow_experts(wanted, rows, folds, blocks)
 
     def noted(self, k):
         screened.append(k)
@@ -664,7 +664,7 @@ def finished(tmp_path_factory):
     ("parameters", "options", "message"),
     [
         ({"method": Experts(folds=3)}, {}, "parameters.method.Experts.folds is 3 here and 2 in the checkpoint"),
-        ({"method": "experts"}, {}, "parameters.method.Experts.folds is 5 here and 2 in the checkpoint"),
+        ({"method": "experts"}, {}, "parameters.method.Experts.folds is null here and 2 in the checkpoint"),
         ({"method": Paper()}, {}, 'parameters.method.Paper is given here and "absent" in the checkpoint'),
         ({"n_weak_learners": 11}, {}, "parameters.n_weak_learners is 11 here and 10 in the checkpoint"),
         ({"random_state": 1}, {}, "random_state is 1 here and 0"),

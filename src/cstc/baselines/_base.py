@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Iterable
 from numbers import Real
 from typing import Any
@@ -13,7 +14,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import _check_n_features, check_is_fitted
 
 from ..estimators._base import CSTCBase, all_or_nothing
-from ..estimators._parameters import check_parameters
+from ..estimators._parameters import BOOSTED_ONLY, check_parameters
 from ..frontier._parts import part_rows, with_checked_weights
 from ..matrix import is_sparse
 from ..metrics import ndcg
@@ -139,7 +140,12 @@ class Baseline(BaseEstimator):
         names = ["costs", "n_weak_learners", "weak_learner_depth", "learning_rate", "early_stopping"]
         names += ["random_state", "n_jobs"]
         names += ["weak_learners"] if hasattr(self, "weak_learners") else []
-        face = TASKS[self.task](**{name: getattr(self, name) for name in names})
+        given = {name: getattr(self, name) for name in names}
+        if given.get("weak_learners") == "identity":  # nothing is boosted, and defaults of our own say nothing of it
+            defaults = inspect.signature(type(self)).parameters
+            unsaid = [name for name in BOOSTED_ONLY if given[name] == defaults[name].default]
+            given = {name: value for name, value in given.items() if name not in unsaid}
+        face = TASKS[self.task](**given)
         check_parameters(face)
         fraction = self.validation_fraction
         if not isinstance(fraction, Real) or not 0 < float(fraction) < 1:

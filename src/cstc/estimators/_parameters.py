@@ -7,7 +7,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
-__all__ = ["ATTRIBUTES", "check_parameters", "document_parameters"]
+__all__ = ["ATTRIBUTES", "BOOSTED_ONLY", "check_parameters", "document_parameters"]
 
 PARAMETERS = """
     Parameters
