@@ -17,7 +17,7 @@ rows of MiniBooNE, 11,000 of MAGIC and 50,000 and 200,000 generated ones (docs/s
 from __future__ import annotations
 
 from math import sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 __all__ = ["FEW", "FOR_MANY_ROWS", "MANY_ROWS", "Capacity", "capacity_for", "folds_for", "rounds_on_all"]
 
@@ -36,7 +36,7 @@ class Capacity(NamedTuple):
 
 
 #: How many rows are boosted, beside that: half of LightGBM's bins, and all of two or three columns for every tree.
-FOR_MANY_ROWS = {"max_bin": 127, "in_full_view": 3}
+FOR_MANY_ROWS: dict[str, Any] = {"max_bin": 127, "in_full_view": 3}
 FEW = Capacity(ROUNDS, depth=4, n_leaves=16)
 
 

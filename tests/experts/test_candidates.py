@@ -2,6 +2,7 @@
 
 import functools
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -234,11 +235,23 @@ def family_of(chains, lazy):
 
 
 def test_orders_are_compared_without_shifts():
-    chains = [simple_chain(1.0, name="one"), simple_chain(1.1, name="two", shifts=np.array([0.0, -0.5]))]
+    two = simple_chain(1.1, name="two", shifts=np.array([0.0, -0.5]))
+    two = replace(two, losses=np.column_stack([np.tile([0.5, 9.0], N // 2), two.losses[:, 1]]))  # gates might help
+    chains = [simple_chain(1.0, name="one"), two]
     one, two, *_ = candidates_for(family_of(chains, Screens()), 0.1)
     assert [one.name, two.name] == ["chain, one", "chain, two"]
     assert two.loss < one.loss
     assert (one.why_not, two.why_not) == ("", "no better than the other order, before shifts")
+
+
+def test_an_order_that_perfect_gates_would_not_save_gets_none(monkeypatch):
+    induced = []
+    monkeypatch.setattr(module, "induce", lambda chain, *rest: induced.append(chain.name) or induce(chain, *rest))
+    chains = [simple_chain(1.1, name="one"), simple_chain(1.0, name="two")]
+    one, two, *_ = candidates_for(family_of(chains, Screens()), 0.1)
+    assert induced == ["two"]
+    assert (one.why_not, two.why_not) == ("no better than the other order, even with perfect gates", "")
+    assert np.isnan(one.loss) and one.grown is None
 
 
 @pytest.mark.parametrize(
@@ -246,7 +259,7 @@ def test_orders_are_compared_without_shifts():
     [
         ((), [(-4, 0.1), (-2, 0.25)]),  # 0.1 is 2**-3.3: the strength below it, and two powers more at its own weight
         ((-4,), [(-4, 0.1)]),
-        ((-2,), [(-4, 0.1), (-2, 0.25)]),
+        ((-2,), [(-4, 0.1), (-2, 0.25), (-2, 0.25)]),  # with the best stage alone first, and then with gates
     ],
 )
 def test_groups_are_looked_for_if_one_lazy_expert_is_better_than_chains(good, asked, monkeypatch):
