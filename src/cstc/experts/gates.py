@@ -175,12 +175,14 @@ def expect_gates(chains: Sequence[Chain], *, begin: bool = True) -> None:
 def _learn_gate(chain: Chain, stage: int, gain: np.ndarray) -> tuple[Gate, np.ndarray]:
     """The gate of a stage, and what it says at each row, from the half that did not learn from the row."""
     said = np.empty(len(gain))
-    pools: list[TreePool] = []
     regressions = [chain.regression(stage, half) for half in range(2)]
     columns = regressions[0].columns
-    tasks = [partial(each.fit, gain[at]) for each, at in zip(regressions, chain.pupils, strict=True)]
-    for booster, hears in zip(side_by_side(tasks, chain.boosting.n_jobs), chain.halves[::-1], strict=True):
-        pools.append(flatten_booster(booster))
-        weights = np.ones((pools[-1].n_learners, 1))
-        said[hears] = pools[-1].scores(cells_at(chain.rows.X, hears, columns), weights)[:, 0]
+
+    def learn(half: int) -> TreePool:
+        pool = flatten_booster(regressions[half].fit(gain[chain.pupils[half]]))
+        hears = chain.halves[1 - half]
+        said[hears] = pool.scores(cells_at(chain.rows.X, hears, columns), np.ones((pool.n_learners, 1)))[:, 0]
+        return pool
+
+    pools = side_by_side([partial(learn, half) for half in range(2)], chain.boosting.n_jobs)
     return Gate(pools, columns), said
