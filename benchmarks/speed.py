@@ -175,17 +175,16 @@ def busy() -> Iterator[Line]:
 @cache
 def models() -> tuple[lightgbm.Booster, CSTCClassifier, CSTCClassifier]:
     """LightGBM, the model at full quality, and the cheapest with 98% of its lift."""
-    X, y, _, _ = classes(20_000, 55_000)
+    X, y, X_test, y_test = classes(50_000, 55_000)
     full = CSTCClassifier(**SMALL | {"cost_weight": 0.0}).fit(X, y)
-    judges = {"X_val": X[16_000:], "y_val": y[16_000:]}
-    found = Frontier(CSTCClassifier(**SMALL), n_weights=10).fit(X[:16_000], y[:16_000], **judges)
+    found = Frontier(CSTCClassifier(**SMALL), n_weights=10).fit(X, y, X_val=X_test[:5000], y_val=y_test[:5000])
     best = found.table_.column("quality").max()
     return plain_fit(X, y), full, found.best(quality=0.5 + 0.98 * (best - 0.5))
 
 
 def predict() -> Iterator[Line]:
     booster, full, cheap = models()
-    X = classes(20_000, 55_000)[2]
+    X = classes(50_000, 55_000)[2]
     unit = least(lambda: booster.predict(X, num_threads=2), 5)
     first = "`predict_proba` of the estimator, 55,000 x 20, model at full quality / `Booster.predict`"
     second = "the same, the cheapest model with 98% of the lift"
@@ -196,7 +195,7 @@ def predict() -> Iterator[Line]:
     ratios = [least(lambda m=m: m.predict_cost(X), 5) / least(lambda m=m: m.predict(X), 5) for m in (full, cheap)]
     shown = " and ".join(f"{ratio:.2f}" for ratio in ratios)
     yield Line("`predict_cost` / `predict`", "1.05 to 4", "1.2", "1.05", shown)
-    auc = roc_auc_score(classes(20_000, 55_000)[3], cheap.predict_proba(X)[:, 1])
+    auc = roc_auc_score(classes(50_000, 55_000)[3], cheap.predict_proba(X)[:, 1])
     print(f"(AUC of the cheaper model {auc:.4f}, mean cost {cheap.predict_cost(X).mean():.1f})", file=sys.stderr)
 
 
@@ -209,7 +208,7 @@ def reloaded(model: CSTCClassifier) -> FittedTree:
 
 def one_row() -> Iterator[Line]:
     booster, _, cheap = models()
-    X = classes(20_000, 55_000)[2]
+    X = classes(50_000, 55_000)[2]
     loaded = reloaded(cheap)
     rows = [X[i : i + 1] for i in range(500)]
 
@@ -252,7 +251,7 @@ def slow_sources(rows: list[list[float]], n_sources: int) -> list[Extractor]:
 
 def beyond_the_calls(model: FittedTree, n_sources: int, n_rows: int = 300) -> float:
     """Seconds of a prediction beyond those of the same calls made by hand, in turn; all sources are one wave."""
-    rows = classes(20_000, 55_000)[2][:n_rows].tolist()
+    rows = classes(50_000, 55_000)[2][:n_rows].tolist()
     sources = slow_sources(rows, n_sources)
     first, *others = [source.function for source in sources]
     ours, by_hand = [], []

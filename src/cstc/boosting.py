@@ -37,7 +37,7 @@ from .matrix import cells_at
 from .model import TreePool
 from .parallel import side_by_side, stop_if_asked
 from .progress import QUIET, Progress
-from .rows import Rows
+from .rows import Rows, some_of
 
 __all__ = [
     "GATE_ROUNDS",
@@ -49,7 +49,6 @@ __all__ = [
     "boost",
     "boost_folds",
     "boost_while_prices_fall",
-    "evenly",
     "flatten_booster",
     "rounds_of",
     "trees_of",
@@ -199,7 +198,7 @@ class Binned:
         kept, out = np.flatnonzero(~out), np.flatnonzero(out)
         parameters = self._parameters(len(kept)) | _prices(self.boosting, cost_weight, "lazy", len(kept))
         train = self._part(kept)
-        judges = out if self._bins is None else evenly(out, MOST_JUDGES)
+        judges = out if self._bins is None else some_of(out, MOST_JUDGES)
         return _train(self.boosting, parameters, train, self.boosting.n_rounds, self._part(judges, train))
 
     def _parameters(self, n_rows: int) -> dict[str, Any]:
@@ -212,11 +211,6 @@ class Binned:
         part = self._bins.subset(at.tolist()).construct()
         part.set_field("weight", _mean_one(self.rows.weights[at]))  # `set_weight` ignores weights that are all 1
         return part
-
-
-def evenly(at: np.ndarray, most: int) -> np.ndarray:
-    """At most so many of some rows, evenly spaced."""
-    return at if len(at) <= most else at[np.linspace(0, len(at) - 1, most).round().astype(int)]
 
 
 def _mean_one(weights: np.ndarray) -> np.ndarray:

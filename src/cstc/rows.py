@@ -12,7 +12,7 @@ from .losses import Loss
 from .matrix import columns_at
 from .tables import take_rows
 
-__all__ = ["Parts", "Rows", "Units", "check_queries", "folds_of", "hold_out", "part"]
+__all__ = ["Parts", "Rows", "Units", "check_queries", "folds_of", "hold_out", "part", "some_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +97,13 @@ def folds_of(rows: Rows, n_folds: int, random_state: int, *, by_class: bool = Fa
     folds = np.empty(len(rows), dtype=int)
     folds[np.lexsort((rng.random(len(rows)), rows.y))] = np.arange(len(rows)) % n_folds
     return folds
+
+
+def some_of(at: np.ndarray, most: int) -> np.ndarray:
+    """At most so many of some rows, drawn at random (always the same ones), in their order."""
+    if len(at) <= most:
+        return at
+    return at[np.sort(np.random.default_rng(most).choice(len(at), most, replace=False))]
 
 
 def hold_out(rows: Rows, fraction: float, random_state: int, *, by_class: bool = False) -> np.ndarray:

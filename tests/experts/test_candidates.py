@@ -251,7 +251,8 @@ def test_an_order_that_perfect_gates_would_not_save_gets_none(monkeypatch):
     one, two, *_ = candidates_for(family_of(chains, Screens()), 0.1)
     assert induced == ["two"]
     assert (one.why_not, two.why_not) == ("no better than the other order, even with perfect gates", "")
-    assert np.isnan(one.loss) and one.grown is None
+    assert np.isnan(one.loss)
+    assert one.grown is None
 
 
 @pytest.mark.parametrize(
@@ -279,7 +280,7 @@ def test_groups_are_looked_for_if_one_lazy_expert_is_better_than_chains(good, as
     assert bought == [[-4, -2, 0]]
     candidates_for(family, 0.08)  # a cost weight of the same strength shares them
     assert len(bought) == 1
-    assert lazy.asked.count((-2, 0.25)) <= 1
+    assert lazy.asked.count((-2, 0.25)) <= len(asked) - 1
 
 
 def test_where_prices_have_no_part_nothing_is_screened():

@@ -213,7 +213,7 @@ class Branching:
     chosen : list of (Chain, Policy)
         One for each group.
     value : ndarray of shape (n,)
-        Expected risk + cost_weight * price at each training row, out of fold; splits included.
+        Expected risk + cost_weight * price at each row that teaches gates, out of fold; splits included.
     mean_value, mean_cost : float
         Over the rows.
     reached : ndarray
@@ -246,7 +246,8 @@ class Groups:
         group = partition.groups(rows.X)
         for number in range(partition.n_groups):  # where splits tell queries apart, a group may lie in one fold
             at = group == number
-            if len(np.unique(grower.folds[at])) < 2 or len(np.unique(grower.half[at])) < 2:
+            teaches = np.intersect1d(np.flatnonzero(at), grower.teachers)
+            if len(np.unique(grower.folds[at])) < 2 or len(np.unique(grower.half[teaches])) < 2:
                 return "a group lies in one fold"
         return cls(grower, partition, group, bought[0], free)
 
@@ -254,6 +255,9 @@ class Groups:
         costs, weights = grower.boosting.costs, grower.rows.weights
         self.partition = partition
         self._weights = weights / weights.sum()
+        taught = group[grower.teachers]
+        self._teachers = [np.flatnonzero(taught == number) for number in range(partition.n_groups)]
+        self._teacher_weights = weights[grower.teachers] / weights[grower.teachers].sum()
         self._rows = [np.flatnonzero(group == number) for number in range(partition.n_groups)]
         self._answers = [
             grower.cheapest(np.flatnonzero(np.isin(group, partition.below(split))), free)
@@ -272,13 +276,13 @@ class Groups:
     def induce(self, cost_weight: float) -> Branching:
         """The best policy of each group."""
         expect_gates([chain for chains in self._chains for chain in chains.chains])
-        value = np.empty(len(self._weights))
+        value = np.empty(len(self._teacher_weights))
         chosen, reached, costs = [], [], []
-        for at, chains, price in zip(self._rows, self._chains, self._prices, strict=True):
+        for at, teachers, chains, price in zip(self._rows, self._teachers, self._chains, self._prices, strict=True):
             policies = [(chain, induce(chain, cost_weight)) for chain in chains.chains]
             chain, policy = min(policies, key=lambda pair: pair[1].loss)
             share = float(self._weights[at].sum())
-            value[at] = policy.value + cost_weight * price
+            value[teachers] = policy.value + cost_weight * price
             reached.append(share * policy.reached)
             costs.append(share * (policy.mean_cost + price))
             chosen.append((chain, policy))
@@ -287,7 +291,7 @@ class Groups:
             answers=self._answers,
             chosen=chosen,
             value=value,
-            mean_value=float(self._weights @ value),
+            mean_value=float(self._teacher_weights @ value),
             mean_cost=sum(costs),
             reached=np.concatenate(reached),
         )

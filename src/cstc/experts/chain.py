@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from ..binning import ColumnBlocks
-from ..boosting import GATE_ROUNDS, Boosting, GainRegression, bin_blocks, evenly, work_of
+from ..boosting import GATE_ROUNDS, Boosting, GainRegression, bin_blocks, work_of
 from ..costs import ResolvedCosts
-from ..rows import Rows
+from ..rows import Rows, some_of
 from .expectation import Expectation, calibrated
 from .expert import Expert, constant_expert, grow_experts, work_of_expert
 from .purchases import EXPONENTS, LEVELS, Order, Stage, orders_of
@@ -23,7 +23,7 @@ from .purchases import EXPONENTS, LEVELS, Order, Stage, orders_of
 __all__ = ["Chain", "ChainGrower", "Chains", "gate_members"]
 
 HASTE = 8  # so many times fewer and larger steps
-MOST_PUPILS = 10_000  # rows of a half that teach its gates
+MOST_TEACHERS = 10_000  # rows that teach gates: so small regressions need no more
 OTHERS = 5  # rows of the whole sample that a group's constant is mixed with
 
 
@@ -39,7 +39,7 @@ class Chain:
     experts : sequence of Expert
         One for each stage.
     losses : ndarray of shape (n, n_stages)
-        What stopping at a stage is expected to lose at each training row.
+        What stopping at a stage is expected to lose at each row that teaches gates.
     shifts : ndarray of shape (n_stages,)
         What `losses` lack of what was observed, on average (`expectation`).
     prices : ndarray of shape (n_stages,)
@@ -48,12 +48,14 @@ class Chain:
         What a row pays for the trees of a gate, at each one that it meets.
     rows : Rows
         The training rows.
-    half : bool ndarray of shape (n,)
-        Which half of each gate a row teaches.
+    half : bool ndarray
+        Which half of each gate a training row teaches.
     boosting : Boosting
         Whose columns of categories, seed and threads gates take.
     blocks : ColumnBlocks or None
         The columns of all stages, binned already.
+    teaches : int ndarray of shape (n,) or None
+        The training rows that teach gates; None: all of them.
     """
 
     name: str
@@ -67,23 +69,25 @@ class Chain:
     half: np.ndarray
     boosting: Boosting
     blocks: ColumnBlocks | None = None
+    teaches: np.ndarray | None = None
     _regressions: dict[tuple[int, int], GainRegression] = field(default_factory=dict)
 
     @cached_property
+    def at(self) -> np.ndarray:
+        """The numbers of the training rows that teach gates."""
+        return np.arange(len(self.rows)) if self.teaches is None else self.teaches
+
+    @cached_property
     def weights(self) -> np.ndarray:
-        """Weights of the rows; their mean is 1."""
-        return self.rows.weights * (len(self.rows) / self.rows.weights.sum())
+        """Weights of the rows that teach gates; their mean is 1."""
+        weights = self.rows.weights[self.at]
+        return weights * (len(weights) / weights.sum())
 
     @cached_property
     def halves(self) -> tuple[np.ndarray, np.ndarray]:
-        """The rows that each half of a gate may learn from; the other half hears them."""
-        return np.flatnonzero(self.half), np.flatnonzero(~self.half)
-
-    @cached_property
-    def pupils(self) -> tuple[np.ndarray, np.ndarray]:
-        """The rows that teach each half: not more of them than so small a regression can use."""
-        first, second = (evenly(rows, MOST_PUPILS) for rows in self.halves)
-        return first, second
+        """Which of them teach each half of a gate."""
+        half = self.half[self.at]
+        return np.flatnonzero(half), np.flatnonzero(~half)
 
     def mean(self, values: np.ndarray) -> float:
         """Over the rows, by their weights."""
@@ -112,15 +116,17 @@ class Chain:
     def work_of_gates(self) -> tuple[float, int]:
         """What they take to learn, and of how many regressions they are."""
         stages = [self.stages[stage] for stage in range(len(self.stages)) if self.can_gate(stage)]
-        work = sum(work_of(len(self.rows) // 2, len(stage.columns), GATE_ROUNDS) for stage in stages)
+        work = sum(work_of(len(self.at) // 2, len(stage.columns), GATE_ROUNDS) for stage in stages)
         return 2 * work, 2 * len(stages)
 
     def regression(self, stage: int, half: int) -> GainRegression:
         """What learns one half of a gate; features are binned once for all cost weights."""
         key = stage, half
         if key not in self._regressions:
-            rows, columns = replace(self.rows, weights=self.weights), self.stages[stage].columns
-            self._regressions[key] = GainRegression(self.boosting, rows, self.pupils[half], columns, self.blocks)
+            weights = self.rows.weights * (len(self.rows) / self.rows.weights.sum())
+            rows, at = replace(self.rows, weights=weights), self.at[self.halves[half]]
+            columns = self.stages[stage].columns
+            self._regressions[key] = GainRegression(self.boosting, rows, at, columns, self.blocks)
         return self._regressions[key]
 
 
@@ -154,6 +160,11 @@ class ChainGrower:
     folds : int ndarray of shape (n,)
     half : bool ndarray of shape (n,)
     report : callable
+
+    Attributes
+    ----------
+    teachers : int ndarray
+        The rows that teach gates, and at which the values of chains and groups are known.
     """
 
     def __init__(
@@ -161,6 +172,7 @@ class ChainGrower:
     ):
         self.rows, self.boosting, self.folds, self.half, self.report = rows, boosting, folds, half, report
         self.loss = boosting.loss
+        self.teachers = some_of(np.arange(len(rows)), MOST_TEACHERS)
         self.n_grown = 0  # experts
 
     def risk(self, margins: np.ndarray, rows: Rows | None = None) -> float:
@@ -206,8 +218,9 @@ class ChainGrower:
         # 3. what each of them is expected to lose, if the best of all is right
         best = calibrated(self.loss, boosting.constant, [each.margins for each in experts], rows)
         expected = Expectation(self.loss, best, rows)
+        teaches = np.flatnonzero(np.isin(at, self.teachers)) if len(self.teachers) < len(self.rows) else None
         chains = [
-            _chain(order, stages, expected, rows, half, boosting, blocks)
+            _chain(order, stages, expected, rows, half, boosting, blocks, teaches)
             for order, stages in zip(orders, staged, strict=True)
         ]
         return Chains(chains if whole else [chain.shifted() for chain in chains], everything, expected)
@@ -288,14 +301,16 @@ def _chain(
     half: np.ndarray,
     boosting: Boosting,
     blocks: ColumnBlocks | None,
+    teaches: np.ndarray | None,
 ) -> Chain:
+    valued = slice(None) if teaches is None else teaches
     costs, experts = boosting.costs, [expert for _, expert in stages]
     prices = np.array([stage.price for stage, _ in stages])
     return Chain(
         name=order.name,
         stages=[stage for stage, _ in stages],
         experts=experts,
-        losses=np.column_stack([expected(expert.margins) for expert in experts]),
+        losses=np.column_stack([expected(expert.margins[valued], valued) for expert in experts]),
         shifts=np.array([expected.shift(expert.margins) for expert in experts]),
         prices=prices + np.array([expert.price(costs) for expert in experts]),
         gate_price=costs.evaluation * GATE_ROUNDS * gate_members(costs),
@@ -303,6 +318,7 @@ def _chain(
         half=half,
         boosting=boosting,
         blocks=blocks,
+        teaches=teaches,
     )
 
 

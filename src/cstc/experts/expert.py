@@ -6,8 +6,8 @@ that fold.  A training row then has a prediction that never saw it (but for the 
 folds), and that is what gates must learn from.  A new row gets the mean of all members, which is better than one
 ensemble on all rows where those are few, and costs no further feature.  From 10,000 rows on (`capacity`), and where
 evaluating a tree has a price of its own (``e_t``), a new row gets one ensemble on all rows instead.  Few stages are
-nodes in the end, so that ensemble is grown when a model first needs it.  The members are there anyway: where trees have
-no price, the answer is the mean of that ensemble and of theirs, which is better than either.
+nodes in the end, so that ensemble is grown when a model first needs it.  The members are there anyway: below 50,000
+rows, where trees have no price, the answer is the mean of that ensemble and of theirs, which is better than either.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from ..binning import ColumnBlocks
 from ..boosting import Binned, Boosting, agree_on_rounds, trees_of, work_of
-from ..capacity import MANY_ROWS, rounds_on_all
+from ..capacity import MANY_ROWS, VERY_MANY_ROWS, rounds_on_all
 from ..costs import ResolvedCosts
 from ..matrix import cells_at
 from ..model import TreePool
@@ -151,7 +151,7 @@ def _finish(binned: Binned, rows: Rows, parts: list[np.ndarray], boosters: list[
         margins[out] += pool.scores(cells_at(rows.X, out, columns), tree_weights)
         boosting.progress.did(HEARING * work_of(int((~out).sum()), len(columns), boosting.n_rounds))
     if len(rows) >= MANY_ROWS:
-        members = [] if boosting.costs.evaluation else members
+        members = [] if boosting.costs.evaluation or len(rows) >= VERY_MANY_ROWS else members
         rounds = rounds_on_all(rounds, len(parts))
         return Expert(partial(_with_all, binned, rounds, members), margins, work_of(len(rows), len(columns), rounds))
     if boosting.costs.evaluation:

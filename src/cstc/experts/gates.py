@@ -72,7 +72,7 @@ class Policy:
     gates : list of Gate
         One for each stage but the last.
     value : ndarray of shape (n,)
-        Expected risk + cost_weight * price at each training row, out of fold, with the shifts of the chain.
+        Expected risk + cost_weight * price at each row that teaches gates, out of fold, with the shifts of the chain.
     mean_value : float
         What policies are compared by.
     mean_cost : float
@@ -110,7 +110,7 @@ class _Way:
 def induce(chain: Chain, cost_weight: float, lazy: LazyExpert | None = None) -> Policy:
     """The gates of a chain, from the last stage to the first; `lazy`, with shifted losses, comes after the last one."""
     # 1. At the last stage nothing is left to decide: V_m = l_m + lam * c_m.
-    n, last = len(chain.rows), len(chain.stages) - 1
+    n, last = len(chain.at), len(chain.stages) - 1
     if lazy is None:
         paid = np.full(n, chain.prices[last])
         value = chain.losses[:, last] + cost_weight * paid
@@ -179,9 +179,10 @@ def _learn_gate(chain: Chain, stage: int, gain: np.ndarray) -> tuple[Gate, np.nd
     columns = regressions[0].columns
 
     def learn(half: int) -> TreePool:
-        pool = flatten_booster(regressions[half].fit(gain[chain.pupils[half]]))
+        pool = flatten_booster(regressions[half].fit(gain[chain.halves[half]]))
         hears = chain.halves[1 - half]
-        said[hears] = pool.scores(cells_at(chain.rows.X, hears, columns), np.ones((pool.n_learners, 1)))[:, 0]
+        cells = cells_at(chain.rows.X, chain.at[hears], columns)
+        said[hears] = pool.scores(cells, np.ones((pool.n_learners, 1)))[:, 0]
         return pool
 
     pools = side_by_side([partial(learn, half) for half in range(2)], chain.boosting.n_jobs)

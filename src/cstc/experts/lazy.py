@@ -18,14 +18,14 @@ from functools import partial
 
 import numpy as np
 
-from ..boosting import Boosting, boost, boost_folds, evenly, trees_of, work_of
+from ..boosting import Boosting, boost, boost_folds, trees_of, work_of
 from ..capacity import MANY_ROWS, rounds_on_all
 from ..costs import ResolvedCosts
 from ..matrix import rows_at
 from ..model import TreePool
 from ..model.build import Score
 from ..parallel import side_by_side
-from ..rows import Rows
+from ..rows import Rows, some_of
 from .expectation import Expectation
 from .expert import Expert
 
@@ -44,7 +44,8 @@ class LazyExpert:
     ----------
     expert : Expert
     losses : ndarray of shape (n,)
-        What stopping with its prediction is expected to lose at each training row; shifted to what was observed.
+        What stopping with its prediction is expected to lose at each row that teaches gates; shifted to what was
+        observed.
     items : bool ndarray of shape (n, n_items)
         What the branches of the row buy.
     costs : ResolvedCosts
@@ -82,9 +83,19 @@ class LazyExperts:
         nothing has a price.
     expected : Expectation
         Of losses at the rows.
+    teachers : int ndarray or None
+        The rows at which the values of chains are known; None: all of them.
     """
 
-    def __init__(self, boosting: Boosting, rows: Rows, folds: np.ndarray, unit: float, expected: Expectation):
+    def __init__(
+        self,
+        boosting: Boosting,
+        rows: Rows,
+        folds: np.ndarray,
+        unit: float,
+        expected: Expectation,
+        teachers: np.ndarray | None = None,
+    ):
         # sampling rows or features for each tree makes every tree buy something else
         self._boosting = replace(boosting, feature_fraction=1.0, row_fraction=1.0)
         self._rows, self._folds = rows, folds
@@ -93,8 +104,10 @@ class LazyExperts:
         costs = boosting.costs
         self._most_expensive = costs.full_cost + costs.evaluation * boosting.n_rounds * len(boosting.constant)
         first = folds == folds.min()
-        self._judges = evenly(np.flatnonzero(first), MOST_SCREENED)
-        self._pupils = evenly(np.flatnonzero(~first), MOST_SCREENED)
+        self._teachers = np.arange(len(folds)) if teachers is None else teachers
+        self._places = some_of(np.flatnonzero(first[self._teachers]), MOST_SCREENED)  # of those who judge, among them
+        self._judges = self._teachers[self._places]
+        self._pupils = some_of(np.flatnonzero(~first), MOST_SCREENED)
         self._screened: dict[int, _Screen] = {}
         self._grown: dict[int, LazyExpert] = {}
 
@@ -131,7 +144,7 @@ class LazyExperts:
         """Whether its loss on the first fold is smaller by more than a standard error, and prices play a part in it."""
         if not self.matters(cost_weight, value):
             return False  # without growing anything
-        value, weights = value[self._judges], self._rows.weights[self._judges]
+        value, weights = value[self._places], self._rows.weights[self._judges]
         negligible = NEGLIGIBLE * np.average(value, weights=weights)
         screen = self._screen(k)
         if cost_weight * np.average(screen.prices, weights=weights) < negligible:
@@ -143,7 +156,7 @@ class LazyExperts:
 
     def matters(self, cost_weight: float, value: np.ndarray) -> bool:
         """Whether prices can play a part beside what is expected to be lost at each row."""
-        lost = np.average(value[self._judges], weights=self._rows.weights[self._judges])
+        lost = np.average(value[self._places], weights=self._rows.weights[self._judges])
         return bool(cost_weight * self._most_expensive >= NEGLIGIBLE * lost)
 
     def screen(self, strengths: Sequence[int]) -> None:
@@ -180,8 +193,9 @@ class LazyExperts:
             rounds = rounds_on_all(rounds, len(boosters))
         pool, weights = trees_of(boost(boosting, rows, cost_weight=strength, n_rounds=rounds), n_outputs)
         expert = Expert(Score(pool, weights, boosting.constant), margins)
-        losses = self._expected(margins) + self._expected.shift(margins)
-        self._grown[k] = LazyExpert(expert, losses, items, costs)
+        at = self._teachers
+        losses = self._expected(margins[at], at) + self._expected.shift(margins)
+        self._grown[k] = LazyExpert(expert, losses, items[at], costs)
         return self._grown[k]
 
     def _expect(self, n_boosters: int) -> None:

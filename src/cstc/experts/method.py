@@ -17,13 +17,12 @@ Only how rows are parted into groups is learned from rows that groups then learn
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..boosting import GATE_ROUNDS, Boosting, work_of
-from ..capacity import FOR_MANY_ROWS, MANY_ROWS, Capacity, capacity_for, folds_for
+from ..capacity import Capacity, boosted_for, capacity_for, folds_for
 from ..method import CandidateRow, Method, Problem, Trained
 from ..model.build import build_tree
 from ..rows import Rows, Units, folds_of
@@ -121,9 +120,7 @@ class Experts(Method):
             )
         units = Units.of(problem.rows, loss)
         rows = units.standard(problem.rows)
-        boosting = problem.boosting.starting_at(rows, **REGULARISED)
-        if n >= MANY_ROWS:
-            boosting = replace(boosting, **FOR_MANY_ROWS)
+        boosting = problem.boosting.starting_at(rows, **REGULARISED | boosted_for(n))
         folds = folds_of(rows, n_folds, problem.random_state, by_class=loss.has_classes)
         half = folds_of(rows, 2, problem.random_state + 1) == 0
         if len(np.unique(folds)) < 2 or half.all() or not half.any():
@@ -133,7 +130,7 @@ class Experts(Method):
         grower = ChainGrower(rows, boosting, folds, half, problem.report)
         grown = grower.grow(np.arange(n), np.arange(rows.X.shape[1]), costs.prices == 0)
         unit = unit_of_prices(costs, grower.risk(np.tile(boosting.constant, (n, 1))))
-        lazy = LazyExperts(boosting, rows, folds, unit, grown.expected)
+        lazy = LazyExperts(boosting, rows, folds, unit, grown.expected, grower.teachers)
         return Family(grower, grown, lazy, {}, {}), units
 
 

@@ -17,11 +17,11 @@ from functools import partial
 
 import numpy as np
 
-from ..boosting import Boosting, boost_while_prices_fall, evenly, flatten_booster
+from ..boosting import Boosting, boost_while_prices_fall, flatten_booster
 from ..costs import ResolvedCosts
 from ..matrix import varying_columns
 from ..parallel import side_by_side
-from ..rows import Rows
+from ..rows import Rows, some_of
 
 __all__ = ["Order", "Stage", "orders_of", "unit_of_prices"]
 
@@ -56,7 +56,7 @@ def orders_of(boosting: Boosting, rows: Rows, columns: np.ndarray, paid: np.ndar
     prices = np.where(paid, 0.0, costs.prices)
     bill = replace(costs, prices=prices, feature_items=costs.feature_items[columns])
     local = replace(boosting.on(columns), costs=bill)
-    seen = rows if len(rows) <= MOST_ROWS else rows.take(evenly(np.arange(len(rows)), MOST_ROWS))
+    seen = rows if len(rows) <= MOST_ROWS else rows.take(some_of(np.arange(len(rows)), MOST_ROWS))
     seen = seen.on(columns)
     orders: list[Order] = []
     tasks = [partial(_entering, local, seen, risk, exponent) for exponent in EXPONENTS.values()]
