@@ -21,7 +21,16 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any, NamedTuple
 
-__all__ = ["FEW", "MANY_ROWS", "VERY_MANY_ROWS", "Capacity", "boosted_for", "capacity_for", "folds_for", "rounds_on_all"]
+__all__ = [
+    "FEW",
+    "MANY_ROWS",
+    "VERY_MANY_ROWS",
+    "Capacity",
+    "boosted_for",
+    "capacity_for",
+    "folds_for",
+    "rounds_on_all",
+]
 
 MANY_ROWS = 10_000
 VERY_MANY_ROWS = 50_000

@@ -425,7 +425,7 @@ class Session:
         """The same as `_advance`, in one step for each wave."""
         walk: Any = self._walk
         go, fill_floats = walk.go, walk.fill_floats
-        compiled, events, path = self._compiled, self._events, self._path
+        events, path, charges, kinds = self._events, self._path, self._charges, self._compiled.float_kinds
         while self._status is None:
             found = go(events, path)
             if found.__class__ is list:
@@ -437,10 +437,13 @@ class Session:
                 self._look_where(walk)
                 if not self._prepare(found):
                     return
-            elif fill_floats(found, held, self._known, compiled.float_kinds, True):
+            elif fill_floats(found, held, self._known, kinds, True):
                 # all of it came along: the usual way, shortened
                 self._wave += 1
-                items = self._items_for(found)
+                items = 0
+                for f in found:
+                    items |= charges[f]
+                items &= ~self._paid
                 self._paid |= items
                 self._bought |= items
                 events.append(("bought", walk.node, self._wave, found, items, None, None, "came along"))
