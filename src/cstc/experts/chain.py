@@ -23,7 +23,7 @@ from .purchases import EXPONENTS, LEVELS, Order, Stage, orders_of
 __all__ = ["Chain", "ChainGrower", "Chains", "gate_members"]
 
 HASTE = 8  # so many times fewer and larger steps
-MOST_TEACHERS = 10_000  # rows that teach gates: so small regressions need no more
+MOST_TEACHERS = 40_000  # rows that teach gates; with noisy targets, fewer cost quality
 OTHERS = 5  # rows of the whole sample that a group's constant is mixed with
 
 
