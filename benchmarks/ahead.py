@@ -3,6 +3,7 @@
     OMP_NUM_THREADS=1 .venv/bin/python benchmarks/ahead.py --data PATH            # all sets; hours, resumed if stopped
     OMP_NUM_THREADS=1 .venv/bin/python benchmarks/ahead.py --data PATH --sets pima_diabetes --states 3
     .venv/bin/python benchmarks/ahead.py --report                                 # the table of what is finished
+    .venv/bin/python benchmarks/ahead.py --cache NEW --against OLD                # our cost now over our cost then
 
 For a set and a random state, rows are split 60/20/20 (parts in turn for MQ2007, the given split for mslr_sample, where
 the state only seeds the methods).  Both methods learn from the first part and have the second for choosing: early
@@ -391,6 +392,26 @@ def report(cache: Path) -> dict:
     return result
 
 
+def compare(cache: Path, earlier: Path) -> None:
+    """Our cost now over our cost then, at equal quality, on the states that both have."""
+    means = []
+    for name in SETS:
+        pairs = [(path, earlier / path.name) for path in sorted(cache.glob(f"{name}-*.json"))]
+        states = [
+            json.loads(now.read_text()) | {"cegb": json.loads(then.read_text())["cstc"]}
+            for now, then in pairs
+            if then.exists()
+        ]
+        if states:
+            ratios = Measure(states).ratios(np.arange(len(states)))
+            means.append(geometric(ratios))
+            shown = "  ".join(f"{ratio:.2f}" for ratio in ratios)
+            print(f"{name:19s} {len(states):3d} states  {shown}   {means[-1]:.3f}")
+    if not means:
+        raise SystemExit(f"{cache} and {earlier} have no state in common")
+    print(f"geometric mean of {len(means)} sets: {geometric(means):.3f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="the folder with the data sets")
@@ -402,7 +423,11 @@ def main() -> None:
         "--regularised", action="store_true", help="CEGB with the boosting parameters of cstc's experts"
     )
     parser.add_argument("--report", action="store_true", help="only print the table of what is finished")
+    parser.add_argument("--against", type=Path, help="only compare --cache with this one, of an earlier version")
     arguments = parser.parse_args()
+    if arguments.against is not None:
+        compare(arguments.cache, arguments.against)
+        return
     cache = arguments.cache / "regularised" if arguments.regularised else arguments.cache
     if not arguments.report:
         if arguments.data is None or not arguments.data.is_dir():

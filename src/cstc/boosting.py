@@ -58,7 +58,7 @@ __all__ = [
 MIN_DATA_IN_LEAF = 20
 MOST_LEAVES = 1 << 17  # LightGBM takes no more
 GATE_ROUNDS = 40
-MOST_JUDGES = 5000  # rows that stop boosting, of many
+MOST_JUDGES = 5000  # rows that stop boosting, of many, for each 200 rounds that it may take: late gains are small
 #: Parts of a data set may be small enough for columns to be filtered that others need.
 SHARED_BINS = {"feature_pre_filter": False}
 #: The same trees, whatever the number of threads.
@@ -198,7 +198,7 @@ class Binned:
         kept, out = np.flatnonzero(~out), np.flatnonzero(out)
         parameters = self._parameters(len(kept)) | _prices(self.boosting, cost_weight, "lazy", len(kept))
         train = self._part(kept)
-        judges = out if self._bins is None else some_of(out, MOST_JUDGES)
+        judges = out if self._bins is None else some_of(out, MOST_JUDGES * max(1, self.boosting.n_rounds // 200))
         return _train(self.boosting, parameters, train, self.boosting.n_rounds, self._part(judges, train))
 
     def _parameters(self, n_rows: int) -> dict[str, Any]:
