@@ -185,6 +185,7 @@ def test_screens_side_by_side_are_those_that_were_grown_one_after_the_other(n_jo
 
 def test_of_many_rows_a_sample_is_screened(monkeypatch):
     monkeypatch.setattr(module, "MOST_SCREENED", 200)
+    monkeypatch.setattr(module, "MANY_ROWS", 1500)
     X, y = own_levels(1500)
     folds = np.arange(1500) % 3
     sizes = []
@@ -204,6 +205,15 @@ def test_of_many_rows_a_sample_is_screened(monkeypatch):
     value = np.full(1500, np.nan)
     value[experts._judges] = 99.0
     assert experts.competes(-4, 1.0, value)
+
+
+def test_of_few_rows_all_are_screened(monkeypatch):
+    monkeypatch.setattr(module, "MOST_SCREENED", 200)
+    X, y = own_levels(1500)
+    folds = np.arange(1500) % 3
+    experts = lazy_experts(X, y, resolved(np.ones(5)), folds)
+    assert np.array_equal(experts._judges, np.flatnonzero(folds == 0))
+    assert np.array_equal(experts._pupils, np.flatnonzero(folds != 0))
 
 
 def test_one_ensemble_on_many_rows_has_more_rounds(monkeypatch):

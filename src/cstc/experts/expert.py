@@ -156,20 +156,17 @@ def _finish(binned: Binned, rows: Rows, parts: list[np.ndarray], boosters: list[
         return Expert(partial(_with_all, binned, rounds, members), margins, work_of(len(rows), len(columns), rounds))
     if boosting.costs.evaluation:
         return Expert(_with_all(binned, rounds, []), margins)
-    return Expert(_mean_of(members, binned), margins)
+    return Expert(_sum_of(members, np.full(len(members), 1 / len(members)), binned), margins)
 
 
 def _with_all(binned: Binned, rounds: int, members: list[tuple[TreePool, np.ndarray]]) -> Score:
     """One ensemble on all rows; with members, the mean of it and of their mean."""
     alone = trees_of(binned.boost_all(rounds), len(binned.boosting.constant), rounds)
     k = len(members)
-    return _mean_of([*members, alone], binned, np.append(np.full(k, 0.5 / k), 0.5) if k else np.ones(1))
+    return _sum_of([*members, alone], np.append(np.full(k, 0.5 / k), 0.5) if k else np.ones(1), binned)
 
 
-def _mean_of(members: list[tuple[TreePool, np.ndarray]], binned: Binned, shares: np.ndarray | None = None) -> Score:
+def _sum_of(members: list[tuple[TreePool, np.ndarray]], shares: np.ndarray, binned: Binned) -> Score:
     pool = TreePool.concatenate([pool for pool, _ in members]).on_columns(binned.columns)
-    if shares is None:
-        weights = np.concatenate([weights for _, weights in members]) / len(members)
-    else:
-        weights = np.concatenate([share * weights for share, (_, weights) in zip(shares, members, strict=True)])
+    weights = np.concatenate([share * weights for share, (_, weights) in zip(shares, members, strict=True)])
     return Score(pool, weights, binned.boosting.constant)

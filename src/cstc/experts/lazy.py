@@ -32,7 +32,7 @@ from .expert import Expert
 __all__ = ["LazyExpert", "LazyExperts"]
 
 LEAST_ROWS = 1000  # with fewer, one fold says next to nothing
-MOST_SCREENED = 5000  # so many rows teach, and as many judge, whether there is a chance
+MOST_SCREENED = 5000  # of many rows, so many teach, and as many judge, whether there is a chance
 NEGLIGIBLE = 0.01  # part of the loss that all purchases together must weigh
 
 
@@ -105,9 +105,10 @@ class LazyExperts:
         self._most_expensive = costs.full_cost + costs.evaluation * boosting.n_rounds * len(boosting.constant)
         first = folds == folds.min()
         self._teachers = np.arange(len(folds)) if teachers is None else teachers
-        self._places = some_of(np.flatnonzero(first[self._teachers]), MOST_SCREENED)  # of those who judge, among them
+        most = MOST_SCREENED if len(folds) >= MANY_ROWS else len(folds)
+        self._places = some_of(np.flatnonzero(first[self._teachers]), most)  # of those who judge, among them
         self._judges = self._teachers[self._places]
-        self._pupils = some_of(np.flatnonzero(~first), MOST_SCREENED)
+        self._pupils = some_of(np.flatnonzero(~first), most)
         self._screened: dict[int, _Screen] = {}
         self._grown: dict[int, LazyExpert] = {}
 
