@@ -250,9 +250,55 @@ def test_an_order_that_perfect_gates_would_not_save_gets_none(monkeypatch):
     chains = [simple_chain(1.1, name="one"), simple_chain(1.0, name="two")]
     one, two, *_ = candidates_for(family_of(chains, Screens()), 0.1)
     assert induced == ["two"]
-    assert (one.why_not, two.why_not) == ("no better than the other order, even with perfect gates", "")
+    assert (one.why_not, two.why_not) == ("no better than the other order, even with better gates", "")
     assert np.isnan(one.loss)
     assert one.grown is None
+
+
+@pytest.mark.parametrize(
+    ("many", "saved", "reach"),
+    [
+        (False, 0.0, 1.0),  # few rows: only perfect gates that would not be enough are a reason
+        (True, 0.0, module.LEAST_REACH),
+        (True, 0.4, 0.6),  # half again as much as those of the first order
+        (True, 0.9, 1.0),
+    ],
+)
+def test_of_many_rows_the_gates_of_one_order_tell_what_to_expect_of_the_other(many, saved, reach, monkeypatch):
+    """Two chains whose best stages lose 2 and 2.2."""
+    if many:
+        monkeypatch.setattr(module, "MANY_ROWS", 1)
+
+    class Stub:
+        rows = range(5)
+
+        def __init__(self, without, least):
+            self.without, self.least = without, least
+
+        def least_loss(self, cost_weight):
+            return self.least
+
+        def best_stage(self, cost_weight, *, shifted=True):
+            assert not shifted
+            return self.without
+
+        def mean(self, values):
+            return values
+
+    def induced(second_least):
+        asked = []
+
+        def induce(chain, cost_weight):
+            asked.append(chain)
+            return SimpleNamespace(loss=chain.without - saved * (chain.without - chain.least))
+
+        monkeypatch.setattr(module, "induce", induce)
+        monkeypatch.setattr(module, "expect_gates", lambda chains: None)
+        return len(module._policies([Stub(2.0, 1.0), Stub(2.2, second_least)], 0.1))
+
+    least = 2.2 - (2.2 - (2.0 - saved)) / reach  # with gates of that reach it is just as good as the first
+    assert induced(least + 1e-6) == 1
+    assert induced(least - 1e-6) == 2
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cstc.experts import gates as module
 from cstc.experts.expert import constant_expert
 from cstc.experts.gates import Gate, _learn_gate, induce
 from cstc.experts.lazy import LazyExpert
@@ -265,3 +266,45 @@ def test_gates_of_other_cost_weights_do_not_change_a_gate():
     assert isinstance(again.gates[0], Gate)
     assert np.array_equal(said(fresh.gates[0], X), said(again.gates[0], X))
     assert np.array_equal(fresh.value, again.value)
+
+
+# -- gates that are not learned -----------------------------------------------------------------------------------
+
+
+def rarely_dear(n=2000):
+    """x0 settles all rows but one in 200, for which x1 is worth a hundredth of what a row loses."""
+    X, _, _ = two_kinds(n)
+    dear = np.zeros(n)
+    dear[::200] = 0.4
+    return X, np.column_stack([np.full(n, 2.0), 1.0 + dear, np.ones(n)])
+
+
+def learned(monkeypatch):
+    """Stages whose gates are learned from now on."""
+    stages = []
+    monkeypatch.setattr(module, "_learn_gate", lambda *given: stages.append(given[1]) or _learn_gate(*given))
+    return stages
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_of_many_rows_no_gate_is_learned_for_next_to_nothing(many, monkeypatch):
+    X, losses = rarely_dear()
+    chain = make_chain(X, losses, np.array([0.0, 1.0, 2.0]), THREE)
+    stages = learned(monkeypatch)
+    if many:
+        monkeypatch.setattr(module, "MANY_ROWS", len(X))
+    policy = induce(chain, 0.01)
+    assert stages == ([] if many else [1])
+    assert policy.stages == [1]
+
+
+def test_of_many_rows_gates_begin_at_the_last_stage_that_could_pay(monkeypatch):
+    X, needs, _ = two_kinds()
+    prices = np.array([0.0, 1.0, 2.0])
+    chain = make_chain(X, settled_by_x0(X, needs), prices, THREE)
+    monkeypatch.setattr(module, "MANY_ROWS", len(X))
+    for cost_weight, last in ((0.1, 2), (1.5, 1), (5.0, 0)):
+        # by enumeration: what the best of the first stages of each row loses on average
+        losses = chain.losses + cost_weight * prices
+        best = np.array([losses[:, : k + 1].min(axis=1).mean() for k in range(3)])
+        assert module._last_worthwhile(chain, cost_weight) == last == np.argmax(best <= best[-1] + 1e-12)

@@ -93,11 +93,11 @@ class Chain:
         """Over the rows, by their weights."""
         return float(np.mean(self.weights * values))
 
-    def best_stage(self, cost_weight: float) -> np.ndarray:
+    def best_stage(self, cost_weight: float, *, shifted: bool = True) -> np.ndarray:
         """What every row loses if all stop at the stage that is best for that; gates can only lose less."""
         losses = self.losses + cost_weight * self.prices
         best = np.argmin(self.weights @ losses)
-        return losses[:, best] + self.shifts[best]
+        return losses[:, best] + (self.shifts[best] if shifted else 0.0)
 
     def least_loss(self, cost_weight: float) -> float:
         """What would be lost if every row stopped where it is best for it: gates cannot lose less."""

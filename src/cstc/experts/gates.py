@@ -28,6 +28,7 @@ from functools import partial
 import numpy as np
 
 from ..boosting import flatten_booster
+from ..capacity import MANY_ROWS
 from ..matrix import cells_at
 from ..model import TreePool
 from ..model.build import Score
@@ -39,6 +40,7 @@ __all__ = ["Gate", "Policy", "expect_gates", "induce"]
 
 NO_COLUMNS = np.zeros(0, dtype=int)
 RARE = 0.005  # a gate that nearly all rows, or nearly none, pass is no gate
+NEGLIGIBLE = 0.003  # part of the loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +114,7 @@ def induce(chain: Chain, cost_weight: float, lazy: LazyExpert | None = None) -> 
     # 1. At the last stage nothing is left to decide: V_m = l_m + lam * c_m.
     n, last = len(chain.at), len(chain.stages) - 1
     if lazy is None:
+        last = _last_worthwhile(chain, cost_weight)
         paid = np.full(n, chain.prices[last])
         value = chain.losses[:, last] + cost_weight * paid
     else:
@@ -133,7 +136,7 @@ def induce(chain: Chain, cost_weight: float, lazy: LazyExpert | None = None) -> 
         ways = [all_go, _Way(np.full(n, False), stopping, here)]
         # 3. The gate: a regression of G_k on the features at hand.
         gain = stopping - value
-        if chain.can_gate(stage) and gain.min() < 0 < gain.max():
+        if chain.can_gate(stage) and _could_pay(chain, gain, value):
             gate, said = _learn_gate(chain, stage, gain)
             goes = said > 0
             if RARE <= chain.mean(goes) <= 1 - RARE:
@@ -159,6 +162,25 @@ def induce(chain: Chain, cost_weight: float, lazy: LazyExpert | None = None) -> 
         loss_history=np.array(history),
         reached=np.array([chain.mean(stops == stage) for stage, _ in nodes]),
     )
+
+
+def _could_pay(chain: Chain, gain: np.ndarray, value: np.ndarray) -> bool:
+    """Whether a perfect gate would be better than all rows going on and better than none; of many rows, noticeably."""
+    least = NEGLIGIBLE * chain.mean(value) if len(chain.rows) >= MANY_ROWS else 0.0
+    return min(chain.mean(np.maximum(gain, 0.0)), chain.mean(np.maximum(-gain, 0.0))) > least
+
+
+def _last_worthwhile(chain: Chain, cost_weight: float) -> int:
+    """The stage after which, of many rows, even perfect gates would save next to nothing: no gate leads there.
+
+    At large cost weights that is about half of the stages.  Where rows are few, gates take no time.
+    """
+    last = len(chain.stages) - 1
+    if len(chain.rows) < MANY_ROWS:
+        return last
+    losses = np.minimum.accumulate(chain.losses + cost_weight * chain.prices, axis=1)
+    means = chain.weights @ losses
+    return int(np.argmax(means <= (1 + NEGLIGIBLE) * means[last]))
 
 
 def expect_gates(chains: Sequence[Chain], *, begin: bool = True) -> None:

@@ -21,6 +21,7 @@ NEGLIGIBLE = 2.0**-10  # the bottom of the grid: the full bill is this part of t
 LIKE_FULL = 0.9  # or this part of the full model's cost is spent
 SAME = 0.03  # an interval with a smaller change of cost and quality (as parts of their ranges) is not halved
 FINE = 4  # the least interval, as a part of a power of two
+MORE = 1.02  # times the cost of the model before it: what spends no more is the bottom
 STRIDE = 4  # powers of two, where an end of the range turns out to be no end
 STRIDES = 6
 
@@ -48,7 +49,7 @@ def search(fits: Weights, n_most: int) -> None:
         if len(fits.points) >= n_most:
             return
         point = grid[FINE * bottom] = fits(_weight(FINE * bottom))
-        if point.cost >= LIKE_FULL * full.cost or point.cost <= spent:
+        if point.cost >= LIKE_FULL * full.cost or point.cost <= MORE * spent:
             break  # like the full model, or the most that is worth anything at whatever price
         spent = point.cost
         bottom -= STRIDE
