@@ -171,6 +171,24 @@ def goes_left(pool, position, x):
     return value <= pool.threshold[position]
 
 
+def averaged_learner(pool, learner, x, known, means):
+    """What a weak learner says on average of one row of which only the features in `known` are known."""
+
+    def visit(position):
+        feature = pool.feature[position]
+        if feature < 0:
+            column = pool.linear_feature[position]
+            if column < 0:
+                return pool.value[position]
+            return pool.value[position] * (x[column] if column in known else means[column])
+        if feature in known:
+            return visit((pool.left if goes_left(pool, position, x) else pool.right)[position])
+        share = pool.share_left[position]
+        return share * visit(pool.left[position]) + (1.0 - share) * visit(pool.right[position])
+
+    return visit(pool.roots[learner])
+
+
 def learner_features(pool, learner):
     """All features of a weak learner, whatever branch is taken."""
     features, waiting = set(), [pool.roots[learner]]

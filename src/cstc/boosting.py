@@ -35,6 +35,7 @@ from .costs import ResolvedCosts
 from .losses import Loss
 from .matrix import cells_at
 from .model import TreePool
+from .model.pool import in_steps
 from .parallel import side_by_side, stop_if_asked
 from .progress import QUIET, Progress
 from .rows import Rows, some_of
@@ -472,6 +473,8 @@ def flatten_booster(
     start, count, category_left = _categories(fields, by_category, threshold, tree)
     values = np.zeros(n)
     values[leaves] = fields("leaf_value", float)
+    rows = counts[left[splits]] + counts[right[splits]]  # 0 in a model that was written without counts
+    share = np.where(rows > 0, counts[left[splits]] / np.maximum(rows, 1), 0.5)
     return TreePool(
         roots=starts[:-1],
         feature=at_splits(fields("split_feature", int), -1, int),
@@ -485,6 +488,7 @@ def flatten_booster(
         category_left=category_left,
         value=values,
         linear_feature=np.full(n, -1),
+        share_left=in_steps(at_splits(share, 0.5, float)),
     )
 
 

@@ -212,6 +212,8 @@ class Branching:
         What each split answers with, where the features of its group are not to be had.
     chosen : list of (Chain, Policy)
         One for each group.
+    rows : list of int ndarray
+        The training rows of each group.
     value : ndarray of shape (n,)
         Expected risk + cost_weight * price at each row that teaches gates, out of fold; splits included.
     mean_value, mean_cost : float
@@ -223,6 +225,7 @@ class Branching:
     partition: Partition
     answers: list[Expert]
     chosen: list[tuple[Chain, Policy]]
+    rows: list[np.ndarray]
     value: np.ndarray
     mean_value: float
     mean_cost: float
@@ -290,6 +293,7 @@ class Groups:
             partition=self.partition,
             answers=self._answers,
             chosen=chosen,
+            rows=self._rows,
             value=value,
             mean_value=float(self._teacher_weights @ value),
             mean_cost=sum(costs),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -45,6 +46,8 @@ class Family:
         Whether lazy experts of a strength are better than chains.
     groups : dict of int to Groups or str
         By the strength of the lazy experts whose purchases tell them apart; or why there are none.
+    measured : dict
+        What `fallbacks` has grown and measured.
     """
 
     grower: ChainGrower
@@ -52,6 +55,7 @@ class Family:
     lazy: LazyExperts
     better_lazily: dict[int, bool]
     groups: dict[int, Groups | str]
+    measured: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,21 +71,32 @@ class Nodes:
         What each node routes with; None at leaf classifiers.
     reached : ndarray
         Share of the training rows at each terminal, out of fold.
+    at, stops : int ndarray
+        Training rows, and the node whose answer each of them gets, out of fold.
+    rows : sequence of int ndarray or None
+        For each node, the training rows that its expert was grown for; None: all.
     """
 
     shape: TreeShape
     experts: Sequence[Expert]
     routes: Sequence[Score | None]
     reached: np.ndarray
+    at: np.ndarray
+    stops: np.ndarray
+    rows: Sequence[np.ndarray | None]
 
     @classmethod
     def chain(cls, experts: Sequence[Expert], policy: Policy, costs: ResolvedCosts) -> Nodes:
         routes = [gate.score(gate_members(costs)) for gate in policy.gates]
+        n_nodes = len(policy.stages)
         return cls(
-            TreeShape.chain(len(policy.stages)),
+            TreeShape.chain(n_nodes),
             [experts[stage] for stage in policy.stages],
             [*routes, None],
             policy.reached,
+            policy.at,
+            np.searchsorted(policy.stages, policy.stops),
+            [None] * n_nodes,
         )
 
     @classmethod
@@ -101,15 +116,21 @@ class Nodes:
                     parents[side[split]], is_upper[side[split]] = split, upper
                 else:
                     above[-1 - side[split]] = split, upper
+        at, stops = [], []
+        rows: list[np.ndarray | None] = [None] * n_splits
         for group, (chain, policy) in enumerate(branching.chosen):
             parent, upper = above[group]
+            at.append(branching.rows[group][policy.at])
+            stops.append(len(parents) + np.searchsorted(policy.stages, policy.stops))
+            rows += [branching.rows[group]] * len(policy.stages)
             for _ in policy.stages:
                 parents.append(parent)
                 is_upper.append(upper)
                 parent, upper = len(parents) - 1, True
             experts += [chain.experts[stage] for stage in policy.stages]
             routes += [*[gate.score(gate_members(costs)) for gate in policy.gates], None]
-        return cls(TreeShape.from_parents(parents, is_upper), experts, routes, branching.reached)
+        shape = TreeShape.from_parents(parents, is_upper)
+        return cls(shape, experts, routes, branching.reached, np.concatenate(at), np.concatenate(stops), rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +177,8 @@ def everything_of(family: Family) -> Candidate:
     everything, costs = family.grown.everything, family.grower.boosting.costs
     losses = np.array([family.grower.risk(everything.margins)])
     cost = costs.full_cost + everything.price(costs)
-    alone = Policy([0], [], np.zeros(0), losses[0], cost, losses, np.ones(1))
+    n = len(everything.margins)
+    alone = Policy([0], [], np.zeros(0), losses[0], cost, losses, np.ones(1), np.arange(n), np.zeros(n, dtype=int))
     return Candidate("expert on all features", losses[0], cost, "", ([everything], alone), losses)
 
 

@@ -45,12 +45,24 @@ class Expert:
         At each training row, the margins of the member that never saw it.
     work : float
         What growing the score takes, for those who watch.
+    member : Score or None
+        The member that never saw the rows `unseen`, alone: it takes little room, and is there already.
+    unseen : bool ndarray of shape (n,) or None
     """
 
-    def __init__(self, score: Score | Callable[[], Score], margins: np.ndarray, work: float = 0.0):
+    def __init__(
+        self,
+        score: Score | Callable[[], Score],
+        margins: np.ndarray,
+        work: float = 0.0,
+        *,
+        member: Score | None = None,
+        unseen: np.ndarray | None = None,
+    ):
         self._score = score
         self.margins = margins
         self.work = work
+        self.member, self.unseen = member, unseen
 
     @property
     def is_grown(self) -> bool:
@@ -83,15 +95,20 @@ def constant_expert(constant: np.ndarray, n_rows: int) -> Expert:
 
 
 def grow_experts(
-    wanted: Sequence[tuple[np.ndarray, Boosting]], rows: Rows, folds: np.ndarray, blocks: ColumnBlocks | None = None
+    wanted: Sequence[tuple[np.ndarray, Boosting]],
+    rows: Rows,
+    folds: np.ndarray | None = None,
+    blocks: ColumnBlocks | None = None,
+    *,
+    parts: Sequence[np.ndarray] | None = None,
 ) -> list[Expert]:
     """An expert for each (columns, how to boost), all side by side.
 
-    Each is one member without each fold, all with the same number of rounds.
+    Each is one member without each fold, all with the same number of rounds; or without each of `parts` (bool).
     """
     n_jobs = wanted[0][1].n_jobs if wanted else None
     binned = side_by_side([partial(_bin, boosting, rows, columns, blocks) for columns, boosting in wanted], n_jobs)
-    parts = [folds == fold for fold in np.unique(folds)]
+    parts = [folds == fold for fold in np.unique(folds)] if parts is None else list(parts)
     growing = [
         _Growing(boosting, rows, parts, data) for (_, boosting), data in zip(wanted, binned, strict=True)
     ]
@@ -150,13 +167,15 @@ def _finish(binned: Binned, rows: Rows, parts: list[np.ndarray], boosters: list[
             out = out & np.isin(rows.y, rows.y[~out])
         margins[out] += pool.scores(cells_at(rows.X, out, columns), tree_weights)
         boosting.progress.did(HEARING * work_of(int((~out).sum()), len(columns), boosting.n_rounds))
+    first = {"member": _sum_of(members[:1], np.ones(1), binned), "unseen": parts[0]}
     if len(rows) >= MANY_ROWS:
         members = [] if boosting.costs.evaluation or len(rows) >= VERY_MANY_ROWS else members
         rounds = rounds_on_all(rounds, len(parts))
-        return Expert(partial(_with_all, binned, rounds, members), margins, work_of(len(rows), len(columns), rounds))
+        work = work_of(len(rows), len(columns), rounds)
+        return Expert(partial(_with_all, binned, rounds, members), margins, work, **first)
     if boosting.costs.evaluation:
-        return Expert(_with_all(binned, rounds, []), margins)
-    return Expert(_sum_of(members, np.full(len(members), 1 / len(members)), binned), margins)
+        return Expert(_with_all(binned, rounds, []), margins, **first)
+    return Expert(_sum_of(members, np.full(len(members), 1 / len(members)), binned), margins, **first)
 
 
 def _with_all(binned: Binned, rounds: int, members: list[tuple[TreePool, np.ndarray]]) -> Score:

@@ -83,6 +83,8 @@ class Policy:
         The mean of what was minimised (without shifts) after each gate was learned, the last one first.
     reached : ndarray of shape (n_stages,)
         Share of the training rows that stops at each of `stages`, out of fold.
+    at, stops : int ndarray of shape (n,)
+        The rows that teach gates, among those of the chain, and the stage at which each of them stops.
     """
 
     stages: list[int]
@@ -92,6 +94,8 @@ class Policy:
     mean_cost: float
     loss_history: np.ndarray
     reached: np.ndarray
+    at: np.ndarray
+    stops: np.ndarray
 
     @property
     def loss(self) -> float:
@@ -161,6 +165,8 @@ def induce(chain: Chain, cost_weight: float, lazy: LazyExpert | None = None) -> 
         mean_cost=chain.mean(paid),
         loss_history=np.array(history),
         reached=np.array([chain.mean(stops == stage) for stage, _ in nodes]),
+        at=chain.at,
+        stops=stops,
     )
 
 

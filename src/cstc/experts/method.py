@@ -17,6 +17,7 @@ Only how rows are parted into groups is learned from rows that groups then learn
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from ..rows import Rows, Units, folds_of
 from .candidates import Candidate, Family, candidates_for, everything_of, least_of
 from .chain import ChainGrower
 from .expert import scores_of, work_of_expert
+from .fallbacks import fallbacks_for, sources_of
 from .gates import expect_gates
 from .lazy import LazyExperts
 from .purchases import EXPONENTS, MOST_STAGES, unit_of_prices
@@ -49,6 +51,12 @@ class Experts(Method):
     folds : int or None, default=None
         Every expert is grown once without each fold: what gates learn from it never saw the row.  None: 5, from 10,000
         rows on 3, from 50,000 on 2.
+    fallbacks : bool, default=True
+        Whether the model holds further experts, which answer when a budget or an outage keeps a row from what its path
+        needs.
+    sources : dict of str to list of str or int, or None, default=None
+        Features that come from one source, and fail together.  Of the others, those that share an item are one source,
+        and each other feature is its own.
 
     Examples
     --------
@@ -63,11 +71,23 @@ class Experts(Method):
     takes = ("boosted",)
     uses_validation = False
 
-    def __init__(self, *, folds=None):
+    def __init__(self, *, folds=None, fallbacks=True, sources=None):
         self.folds = folds
+        self.fallbacks = fallbacks
+        self.sources = sources
 
     def check(self) -> None:
         self._check_counts("folds", least=2, or_none=True)
+        if not isinstance(self.fallbacks, bool | np.bool_):
+            raise ValueError(f"fallbacks is {self.fallbacks!r}; it must be True or False")
+        if self.sources is not None and not isinstance(self.sources, Mapping):
+            raise ValueError(
+                f"sources is a {type(self.sources).__name__}; it must map names to lists of features: "
+                "{'laboratory': ['glucose', 'insulin']}"
+            )
+        for source, features in (self.sources or {}).items():
+            if isinstance(features, str) or not isinstance(features, Sequence | np.ndarray) or not len(features):
+                raise ValueError(f"sources[{source!r}] is {features!r}; it must be a list of features")
 
     def capacity(self, n_rows: int) -> Capacity:
         return capacity_for(n_rows)
@@ -84,9 +104,19 @@ class Experts(Method):
             candidates = candidates_for(family, units.standard_weight(problem.cost_weight))
         taken = least_of(candidates)
         nodes = taken.nodes(problem.costs)
+        scores = scores_of(nodes.experts, problem.boosting)
+        fallbacks, estimates = fallbacks_for(
+            family,
+            nodes,
+            scores,
+            sources_of(self.sources, problem.schema.feature_names, problem.costs),
+            problem.cost_weight,
+            units,
+            grow=self.fallbacks,
+        )
         model = build_tree(
             nodes.shape,
-            scores_of(nodes.experts, problem.boosting),
+            scores,
             nodes.routes,
             constant=family.grower.boosting.constant,
             costs=problem.costs,
@@ -94,6 +124,8 @@ class Experts(Method):
             schema=problem.schema,
             offset=units.offset,
             scale=units.scale,
+            fallbacks=fallbacks,
+            estimates=estimates,
         )
         return Trained(
             model=model,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..costs import ResolvedCosts
+from .fallbacks import Estimates
 from .fitted import FittedTree
 from .pool import TreePool
 from .schema import Schema
@@ -47,6 +48,8 @@ def build_tree(
     schema: Schema,
     offset: float = 0.0,
     scale: float = 1.0,
+    fallbacks: Sequence[Score] = (),
+    estimates: Estimates | None = None,
 ) -> FittedTree:
     """The model of some nodes, without learners that none of them uses.
 
@@ -58,17 +61,23 @@ def build_tree(
     routes : one Score for each node, None at leaf classifiers
         A row goes to the upper child where the score is above zero.
     constant : ndarray of shape (n_outputs,)
+    fallbacks : sequence of Score
+        What else a node may answer with, as `predictors`.
+    estimates : Estimates or None
+        What is known of all of them.
     """
-    used = [*predictors, *(route for route in routes if route is not None)]
+    used = [*predictors, *fallbacks, *(route for route in routes if route is not None)]
     pools = list({id(score.pool): score.pool for score in used}.values())
     ends = np.cumsum([0] + [pool.n_learners for pool in pools])
     start = {id(pool): int(end) for pool, end in zip(pools, ends, strict=False)}
-    predict_weights = np.zeros((ends[-1], shape.n_nodes, len(constant)))
+    experts = [*predictors, *fallbacks]
+    weights = np.zeros((ends[-1], len(experts), len(constant)))
+    intercepts = np.array([score.intercept for score in experts]) * scale + offset
     route_weights = np.zeros((ends[-1], shape.n_nodes))
     thresholds = np.zeros(shape.n_nodes)
-    for node, score in enumerate(predictors):
+    for number, score in enumerate(experts):
         at = start[id(score.pool)]
-        predict_weights[at : at + score.pool.n_learners, node] = score.weights * scale
+        weights[at : at + score.pool.n_learners, number] = score.weights * scale
     for node, route in enumerate(routes):
         if route is not None:
             at = start[id(route.pool)]
@@ -77,12 +86,15 @@ def build_tree(
     return FittedTree(
         pool=TreePool.concatenate(pools),
         shape=shape,
-        predict_weights=predict_weights,
-        predict_intercepts=np.array([score.intercept for score in predictors]) * scale + offset,
+        predict_weights=weights[:, : shape.n_nodes],
+        predict_intercepts=intercepts[: shape.n_nodes],
         route_weights=route_weights,
         thresholds=thresholds,
         constant=constant * scale + offset,
         costs=costs,
         link=link,
         schema=schema,
+        fallback_weights=weights[:, shape.n_nodes :],
+        fallback_intercepts=intercepts[shape.n_nodes :],
+        estimates=estimates,
     ).compressed()

@@ -24,9 +24,11 @@ from typing import Any
 
 import numpy as np
 
-from ..costs import ResolvedCosts, as_cost_model, counted, span
+from ..costs import ResolvedCosts, as_cost_model, counted, shorten, span
 from ..matrix import blocks, columns_at, dense, is_sparse
 from . import native
+from .averaging import without
+from .fallbacks import Estimates
 from .links import most_likely, probabilities
 from .pool import TreePool, add_in_order, unpack_items
 from .schema import Schema
@@ -37,6 +39,7 @@ __all__ = ["COUNTINGS", "FittedTree", "check_counting"]
 
 COUNTINGS = ("branch", "learner")
 ROW_BLOCK = 4096
+MOST_KEPT = 64  # models without some columns
 CELLS = 1 << 23  # rows x learners in one block, at most: what a block keeps in memory
 
 
@@ -81,6 +84,11 @@ class FittedTree:
     costs : ResolvedCosts
     link : {"identity", "logistic", "softmax"}
     schema : Schema
+    fallback_weights : ndarray of shape (n_learners, n_fallbacks, n_outputs)
+        Experts that no row comes to as long as all that its path needs is to be had (`fallbacks`).
+    fallback_intercepts : ndarray of shape (n_fallbacks, n_outputs)
+    estimates : Estimates or None
+        What is known of the experts; None where nothing is.
     """
 
     pool: TreePool
@@ -93,6 +101,15 @@ class FittedTree:
     costs: ResolvedCosts
     link: str
     schema: Schema
+    fallback_weights: Any = None
+    fallback_intercepts: Any = None
+    estimates: Estimates | None = None
+
+    def __post_init__(self) -> None:
+        if self.fallback_weights is None:
+            n_learners, _, n_outputs = self.predict_weights.shape
+            object.__setattr__(self, "fallback_weights", np.zeros((n_learners, 0, n_outputs)))
+            object.__setattr__(self, "fallback_intercepts", np.zeros((0, n_outputs)))
 
     @property
     def n_outputs(self) -> int:
@@ -315,6 +332,116 @@ class FittedTree:
             costs = as_cost_model(costs, len(names)).resolve(names)
         return replace(self, costs=costs)
 
+    # -- without some columns ------------------------------------------------------------------------------------
+
+    @cached_property
+    def expert_weights(self) -> np.ndarray:
+        """Of all experts, (n_learners, n_experts, n_outputs): those of the nodes, then the fallbacks."""
+        return np.concatenate([self.predict_weights, self.fallback_weights], axis=1)
+
+    @cached_property
+    def expert_intercepts(self) -> np.ndarray:
+        return np.concatenate([self.predict_intercepts, self.fallback_intercepts])
+
+    @cached_property
+    def _learner_features(self) -> np.ndarray:
+        return self.pool.learner_uses(np.eye(len(self.schema.feature_names), dtype=bool))
+
+    @cached_property
+    def expert_features(self) -> np.ndarray:
+        """Bool (n_experts, n_features): all that an expert may look at."""
+        used = (self.expert_weights != 0).any(axis=2).T
+        return (used.astype(int) @ self._learner_features.astype(int)) > 0
+
+    @cached_property
+    def _route_features(self) -> np.ndarray:
+        """Bool (n_nodes, n_features): all that the gates on the way to a node, and its own, may look at."""
+        routed = (self.shape.node_paths.astype(int) @ self.route_learners.astype(int)) > 0
+        return (routed.astype(int) @ self._learner_features.astype(int)) > 0
+
+    def columns_named(self, unavailable: Any) -> np.ndarray:
+        """The columns that are lost with some sources, items or features, each given by its name."""
+        if isinstance(unavailable, str):
+            raise ValueError(f"unavailable is the text {unavailable!r}; give a list of names: [{unavailable!r}]")
+        names, costs = self.schema.feature_names, self.costs
+        sources = [] if self.estimates is None else self.estimates.source_names
+        gone = np.zeros(len(names), dtype=bool)
+        for name in unavailable:
+            found = False
+            if self.estimates is not None and name in sources:
+                gone |= self.estimates.source_features[sources.index(name)]
+                found = True
+            if name in costs.item_names:
+                gone |= costs.feature_items[:, costs.item_names.index(name)]
+                found = True
+            if name in names:
+                gone[names.index(name)] = True
+                found = True
+            if not found:
+                known = dict.fromkeys([*sources, *costs.item_names, *names])
+                raise ValueError(
+                    f"unavailable names {name!r}, which is no source, item or feature of the model: {shorten(known)}"
+                )
+        return np.flatnonzero(gone)
+
+    def without(self, columns: Any) -> FittedTree:
+        """The model that answers when some columns (numbers) are not to be had; the same one whenever it is asked.
+
+        None of its learners looks at them: gates and experts are averaged over both branches (`averaging`).  A node
+        whose expert needs them answers with the expert that is expected to lose least, and may buy what that one needs.
+        """
+        gone = tuple(sorted({int(column) for column in columns}))
+        if not gone:
+            return self
+        kept = self._without
+        if gone not in kept:
+            if len(kept) >= MOST_KEPT:
+                kept.pop(next(iter(kept)))
+            kept[gone] = self._made_without(np.array(gone))
+        return kept[gone]
+
+    @cached_property
+    def _without(self) -> dict[tuple[int, ...], FittedTree]:
+        return {}
+
+    def _made_without(self, columns: np.ndarray) -> FittedTree:
+        gone = np.zeros(len(self.schema.feature_names), dtype=bool)
+        gone[columns] = True
+        experts = self._experts_without(gone)
+        pool, owner = without(self.pool, columns, self.schema.means)
+        estimates = self.estimates
+        if estimates is not None:
+            estimates = estimates.without(experts, self.expert_features, gone)
+        return replace(
+            self,
+            pool=pool,
+            predict_weights=self.expert_weights[owner][:, experts],
+            predict_intercepts=self.expert_intercepts[experts],
+            route_weights=self.route_weights[owner],
+            fallback_weights=self.fallback_weights[owner],
+            estimates=estimates,
+        ).compressed()
+
+    def _experts_without(self, gone: np.ndarray) -> np.ndarray:
+        """The expert that each node answers with."""
+        experts = np.arange(self.shape.n_nodes)
+        if self.estimates is None:
+            return experts
+        needed = self.expert_features & ~gone
+        for node in np.flatnonzero(self.shape.is_predictive & (self.expert_features[experts] & gone).any(axis=1)):
+            paid = self.costs.items_of(np.flatnonzero(self._route_features[node] & ~gone))
+            prices = self.prices_for(needed, paid)
+            planned = float(self.prices_for(self.expert_features[[node]], paid)[0])
+            best = self.estimates.best(self.estimates.expected(int(node), self.expert_features, gone), prices, planned)
+            if best is not None:
+                experts[node] = best
+        return experts
+
+    def prices_for(self, features: np.ndarray, paid: np.ndarray) -> np.ndarray:
+        """What each row of a table of features, bool (n, n_features), still costs when some items are paid."""
+        items = (features.astype(int) @ self.costs.feature_items.astype(int)) > 0
+        return self.costs.bills(items & ~paid)
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model into one file; see `cstc.save`."""
         from .. import save  # by the package's own door: the file stands above this module, which knows nothing of it
@@ -323,12 +450,13 @@ class FittedTree:
 
     def compressed(self) -> FittedTree:
         """The same model without the learners that no node uses."""
-        used = np.flatnonzero((self.predict_weights != 0).any(axis=(1, 2)) | (self.route_weights != 0).any(axis=1))
+        used = np.flatnonzero((self.expert_weights != 0).any(axis=(1, 2)) | (self.route_weights != 0).any(axis=1))
         return replace(
             self,
             pool=self.pool.subset(used),
             predict_weights=self.predict_weights[used],
             route_weights=self.route_weights[used],
+            fallback_weights=self.fallback_weights[used],
         )
 
 

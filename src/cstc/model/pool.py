@@ -18,7 +18,7 @@ import numpy as np
 from ..matrix import blocks, columns_at, dense, is_sparse
 from . import native
 
-__all__ = ["TreePool", "add_in_order", "unpack_items"]
+__all__ = ["TreePool", "add_in_order", "in_steps", "unpack_items"]
 
 FLAT_BLOCK = 1 << 22  # rows x learners whose outputs are held at once
 ROUTE_BLOCK = 1 << 16  # rows x learners walked at once: small enough for the caches
@@ -30,6 +30,11 @@ def add_in_order(outputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
     for column, weight in zip(outputs.T, weights, strict=True):
         total += column[:, None] * weight
     return total
+
+
+def in_steps(shares: np.ndarray) -> np.ndarray:
+    """Shares as a model file keeps them, one byte each."""
+    return np.round(254 * shares) / 254
 
 
 def unpack_items(bits: np.ndarray, n_items: int) -> np.ndarray:
@@ -65,6 +70,9 @@ class TreePool:
         Output of a leaf, or the factor of its `linear_feature`.
     linear_feature : int ndarray
         -1, or the column that a leaf multiplies with `value`.
+    share_left : float ndarray
+        Share of the training rows that went left at a split, in steps of 1/254; a half where it is not known, and at
+        leaves.  Where a value is not to be had, both branches are averaged by it (`averaging`).
     """
 
     roots: np.ndarray
@@ -79,6 +87,11 @@ class TreePool:
     category_left: np.ndarray
     value: np.ndarray
     linear_feature: np.ndarray
+    share_left: Any = None
+
+    def __post_init__(self) -> None:
+        if self.share_left is None:
+            object.__setattr__(self, "share_left", np.full(len(self.feature), 0.5))
 
     @classmethod
     def identity(cls, n_features: int) -> TreePool:
@@ -137,16 +150,20 @@ class TreePool:
         position = np.broadcast_to(roots.astype(np.int32), (n, len(roots)))
         for _ in range(self.depth):
             x = flat.take(row_start + self._column.take(position))
-            goes_left = x <= self.threshold.take(position)
-            if has_missing:
-                goes_left = np.where(np.isnan(x), self.missing_left[position], goes_left)
-            if self._any_zero_is_missing:
-                is_zero = self.zero_is_missing[position] & (np.abs(x) <= 1e-35)
-                goes_left = np.where(is_zero, self.missing_left[position], goes_left)
-            if self._any_category:
-                self._send_categories(position, x, goes_left)
-            position = self._children.take(2 * position + goes_left)
+            position = self._children.take(2 * position + self.goes_left(position, x, has_missing=has_missing))
         return position
+
+    def goes_left(self, position: np.ndarray, x: np.ndarray, *, has_missing: bool = True) -> np.ndarray:
+        """Which way values go at some splits."""
+        goes_left = x <= self.threshold.take(position)
+        if has_missing:
+            goes_left = np.where(np.isnan(x), self.missing_left[position], goes_left)
+        if self._any_zero_is_missing:
+            is_zero = self.zero_is_missing[position] & (np.abs(x) <= 1e-35)
+            goes_left = np.where(is_zero, self.missing_left[position], goes_left)
+        if self._any_category:
+            self._send_categories(position, x, goes_left)
+        return goes_left
 
     @cached_property
     def _column(self) -> np.ndarray:
@@ -379,4 +396,5 @@ _PLAIN = (
     "category_count",
     "value",
     "linear_feature",
+    "share_left",
 )

@@ -36,12 +36,19 @@ class Schema:
         Whether training saw missing values in a column.
     classes : ndarray or None
         The classes in the order of the probabilities; None for regression and ranking.
+    means : ndarray of shape (n_features,)
+        What stands for a value that is not to be had where a column is used as it is; 0 where trees look at it.
     """
 
     feature_names: list[str]
     categories: dict[str, list[str]]
     may_miss: np.ndarray
     classes: np.ndarray | None = None
+    means: Any = None
+
+    def __post_init__(self) -> None:
+        if self.means is None:
+            object.__setattr__(self, "means", np.zeros(len(self.feature_names)))
 
     def matrix(self, X: Any) -> Any:
         """Rows as numbers, one column for each feature; of a table, the columns by name and categories by number.
