@@ -23,6 +23,7 @@
 #define LANES 8      /* learners that one row walks at a time */
 #define EARLY_LINES 4 /* of 64 bytes; the upper levels of a learner */
 #define FEW_ROWS 3   /* so many are walked one by one */
+#define MANY_ROWS 512 /* for so many it pays to look what each learner can buy at all */
 #define KEEP_LOCK 64 /* fewer rows are done before another thread could take over the interpreter */
 
 enum { MISSING_LEFT = 1, ZERO_IS_MISSING = 2, CATEGORICAL = 4, LINEAR = 8, INNER = 16, KIND_BITS = 5 };
@@ -67,6 +68,8 @@ typedef struct {
     const int32_t *category_count;
     const uint8_t *category_left;
     const uint64_t *bits; /* for each position, the items on the way there; n_words each */
+    const uint64_t *most; /* for each learner, all items that it can buy; NULL if there are few rows */
+    uint64_t *common;     /* room for what all rows at a node have bought; there if `most` is */
     Py_ssize_t n_words;
 } Pool;
 
@@ -143,6 +146,44 @@ typedef struct {
     const double *weight;
 } Sums;
 
+/* What the rows of a block have in common, one word of it. */
+static uint64_t common_of(const uint64_t *bought, const int32_t *at, Py_ssize_t n, Py_ssize_t n_words)
+{
+    uint64_t common = ~(uint64_t)0;
+    for (Py_ssize_t i = 0; i < n; i++)
+        common &= bought[at[i] * n_words];
+    return common;
+}
+
+/* Buy one word of the items at the leaves of some rows; what the rows have in common then. */
+static inline uint64_t buy_word(const uint64_t *bits, const int32_t *leaves, const int32_t *at, Py_ssize_t n,
+                                Py_ssize_t n_words, uint64_t *bought)
+{
+    uint64_t common = ~(uint64_t)0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        uint64_t mine = bought[at[i] * n_words] | bits[leaves[i] * n_words];
+        bought[at[i] * n_words] = mine;
+        common &= mine;
+    }
+    return common;
+}
+
+/* Buy the items at the leaves that some rows reach in a learner.  Most learners can only buy what all of these rows
+ * have by then: their items need not be looked up. */
+static void buy(const Pool *pool, int32_t number, const int32_t *leaves, const int32_t *at, Py_ssize_t n,
+                uint64_t *bought)
+{
+    const uint64_t *most = pool->most ? pool->most + number * pool->n_words : NULL;
+    for (Py_ssize_t word = 0; word < pool->n_words; word++) {
+        if (most && !(most[word] & ~pool->common[word]))
+            continue;
+        uint64_t common = pool->n_words == 1 ? buy_word(pool->bits, leaves, at, n, 1, bought)
+                                             : buy_word(pool->bits + word, leaves, at, n, pool->n_words, bought + word);
+        if (most)
+            pool->common[word] = common;
+    }
+}
+
 /* Add up one sum at some rows of a block; rows[i] is the row of number at[i] in the block. */
 static void add_up(const Pool *pool, const Sums *sums, Py_ssize_t sum, const double **rows, const int32_t *at,
                    Py_ssize_t n, double *totals, Py_ssize_t n_columns, uint64_t *bought)
@@ -150,6 +191,9 @@ static void add_up(const Pool *pool, const Sums *sums, Py_ssize_t sum, const dou
     int32_t leaves[BLOCK];
     double values[BLOCK];
     int32_t last = -1;
+    if (bought && pool->most)
+        for (Py_ssize_t word = 0; word < pool->n_words; word++)
+            pool->common[word] = common_of(bought + word, at, n, pool->n_words);
     for (int64_t entry = sums->start[sum]; entry < sums->start[sum + 1]; entry++) {
         int32_t number = sums->learner[entry];
         if (number != last) {
@@ -162,12 +206,7 @@ static void add_up(const Pool *pool, const Sums *sums, Py_ssize_t sum, const dou
                 for (Py_ssize_t i = 0; i < n; i++)
                     values[i] = pool->positions[leaves[i]].threshold;
             if (bought)
-                for (Py_ssize_t i = 0; i < n; i++) {
-                    const uint64_t *items = pool->bits + leaves[i] * pool->n_words;
-                    uint64_t *mine = bought + at[i] * pool->n_words;
-                    for (Py_ssize_t word = 0; word < pool->n_words; word++)
-                        mine[word] |= items[word];
-                }
+                buy(pool, number, leaves, at, n, bought);
             last = number;
         }
         double weight = sums->weight[entry];
@@ -510,14 +549,19 @@ static int tree_fits(const Tree *self, const Py_ssize_t *n)
            sums_fit(&self->predicts, n + PREDICT_START, n_nodes, n[LEARNERS], n_outputs);
 }
 
-/* Note the features that the learners of one sum may look at; the positions of a learner end where the next begins. */
+/* Where the positions of a learner end: where those of the next one begin. */
+static Py_ssize_t end_of(const Tree *self, Py_ssize_t number)
+{
+    return number + 1 < self->n_learners ? self->pool.learners[number + 1].root : self->n_positions;
+}
+
+/* Note the features that the learners of one sum may look at. */
 static void note_uses(const Tree *self, const Sums *sums, Py_ssize_t sum, uint8_t *uses)
 {
     const Position *positions = self->pool.positions;
     for (int64_t entry = sums->start[sum]; entry < sums->start[sum + 1]; entry++) {
         Py_ssize_t number = sums->learner[entry];
-        Py_ssize_t end = number + 1 < self->n_learners ? self->pool.learners[number + 1].root : self->n_positions;
-        for (Py_ssize_t at = self->pool.learners[number].root; at < end; at++)
+        for (Py_ssize_t at = self->pool.learners[number].root; at < end_of(self, number); at++)
             if (positions[at].what & (INNER | LINEAR))
                 uses[feature_at(positions + at)] = 1;
     }
@@ -550,7 +594,8 @@ static PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSE
     }
 #define AT(name) self->buffers[name].buf
     self->pool = (Pool){AT(POSITIONS),      AT(LEARNERS), AT(CATEGORY_START), AT(CATEGORY_COUNT),
-                        AT(CATEGORY_LEFT), NULL,         0};
+                        AT(CATEGORY_LEFT), NULL,         NULL,               NULL,
+                        0};
     self->routes = (Sums){AT(ROUTE_START), AT(ROUTE_LEARNER), AT(ROUTE_COLUMN), AT(ROUTE_WEIGHT)};
     self->predicts = (Sums){AT(PREDICT_START), AT(PREDICT_LEARNER), AT(PREDICT_COLUMN), AT(PREDICT_WEIGHT)};
     self->shape = (Shape){n[UPPER], n_outputs, n_features, AT(UPPER), AT(LOWER), AT(THRESHOLDS), AT(INTERCEPTS)};
@@ -577,6 +622,17 @@ failed:
     return NULL;
 }
 
+/* For each learner all items that it can buy, and room for one further set of items; NULL if there is no memory. */
+static uint64_t *most_of(const Tree *self, const uint64_t *bits, Py_ssize_t n_words)
+{
+    uint64_t *most = PyMem_Calloc(((size_t)self->n_learners + 1) * (size_t)n_words + 1, sizeof(uint64_t));
+    for (Py_ssize_t number = 0; most && number < self->n_learners; number++)
+        for (Py_ssize_t at = self->pool.learners[number].root; at < end_of(self, number); at++)
+            for (Py_ssize_t word = 0; word < n_words; word++)
+                most[number * n_words + word] |= bits[at * n_words + word];
+    return most;
+}
+
 /* run(X, margins, terminals, bits, bought): rows as float64; `bits` and `bought` may be None. */
 static PyObject *tree_run(PyObject *object, PyObject *const *args, Py_ssize_t n_args)
 {
@@ -589,6 +645,7 @@ static PyObject *tree_run(PyObject *object, PyObject *const *args, Py_ssize_t n_
     int n_found = 0, with_items = args[3] != Py_None && args[4] != Py_None;
     double *totals = NULL;
     int32_t *begins = NULL;
+    uint64_t *most = NULL;
     PyObject *result = NULL;
     for (int i = 0; i < (with_items ? 5 : 3); i++, n_found++)
         if (PyObject_GetBuffer(args[i], found + i, i == 0 || i == 3 ? PyBUF_SIMPLE : PyBUF_WRITABLE) < 0)
@@ -618,7 +675,12 @@ static PyObject *tree_run(PyObject *object, PyObject *const *args, Py_ssize_t n_
     Py_ssize_t n_nodes = self->shape.n_nodes;
     totals = PyMem_Malloc(sizeof(double) * (n <= FEW_ROWS ? 1 : BLOCK) * k);
     begins = PyMem_Malloc(sizeof(int32_t) * 2 * n_nodes);
-    if (!totals || !begins) {
+    if (with_items && n >= MANY_ROWS) {
+        most = most_of(self, pool.bits, pool.n_words);
+        pool.most = most;
+        pool.common = most ? most + self->n_learners * pool.n_words : NULL;
+    }
+    if (!totals || !begins || (with_items && n >= MANY_ROWS && !most)) {
         PyErr_NoMemory();
         goto done;
     }
@@ -640,6 +702,7 @@ static PyObject *tree_run(PyObject *object, PyObject *const *args, Py_ssize_t n_
 done:
     PyMem_Free(totals);
     PyMem_Free(begins);
+    PyMem_Free(most);
     for (int i = 0; i < n_found; i++)
         PyBuffer_Release(found + i);
     return result;
