@@ -34,7 +34,7 @@ def add_in_order(outputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 def unpack_items(bits: np.ndarray, n_items: int) -> np.ndarray:
     """Bool (n, n_items) from packed words (n, n_words), see `TreePool.position_bits`."""
-    return np.unpackbits(bits.view(np.uint8), axis=1, count=n_items).astype(bool)
+    return np.unpackbits(bits.view(np.uint8), axis=1, count=n_items).view(bool)
 
 
 @dataclass(frozen=True, eq=False)

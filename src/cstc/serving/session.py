@@ -262,15 +262,17 @@ class Session:
         return self._known[feature]
 
     def receive(
-        self, asked: tuple[int, ...], got: Mapping[int, Any], source: str | None, seconds: float | None
+        self, asked: tuple[int, ...], got: dict[int, Any], source: str | None, seconds: float | None
     ) -> dict[int, str] | None:
-        """Buy what was asked for, take in its values, and put aside what came along.
+        """Buy what was asked for, take in its values, and put aside what came along; `got` is the session's then.
 
         If a value cannot be used, nothing is changed and the reasons are returned.
         """
         compiled, known = self._compiled, self._known
         walk: Any = self._walk
-        if not (compiled.is_native and walk.fill_floats(asked, got, known, compiled.float_kinds, False)):
+        further = len(got) > len(asked)
+        moved = compiled.is_native and walk.fill_floats(asked, got, known, compiled.float_kinds, True)
+        if not moved:
             try:
                 encoded = [compiled.encode(f, got[f]) for f in asked]
             except Exception:
@@ -278,8 +280,9 @@ class Session:
             for f, value in zip(asked, encoded, strict=True):
                 known[f] = got[f]
                 walk.fill(f, value)
-        if len(got) > len(asked):
-            came = {f: raw for f, raw in got.items() if f not in known}
+        if further:
+            alone = moved and len(known) == len(asked)  # nothing else was known, so all that is left is new
+            came = got if alone else {f: raw for f, raw in got.items() if f not in known}
             if self._held:
                 self._held.update(came)
             else:
@@ -422,36 +425,39 @@ class Session:
             self._advance_swiftly()  # otherwise no learner gets past its root, so there is nothing to walk yet
 
     def _advance_swiftly(self) -> None:
-        """The same as `_advance`, in one step for each wave."""
+        """The same as `_advance`, in one step for each wave that must be waited for."""
         walk: Any = self._walk
-        go, fill_floats = walk.go, walk.fill_floats
-        events, path, charges, kinds = self._events, self._path, self._charges, self._compiled.float_kinds
         while self._status is None:
-            found = go(events, path)
+            free = self._budget is None and not self._failed  # to buy what comes along without asking
+            found = self._go_buying(walk) if free and self._held else walk.go(self._events, self._path)
             if found.__class__ is list:
                 self._margins = found
                 self._status = "complete"
-                break
-            held = self._held
-            if not held or self._budget is not None or self._failed:
-                self._look_where(walk)
-                if not self._prepare(found):
-                    return
-            elif fill_floats(found, held, self._known, kinds, True):
-                # all of it came along: the usual way, shortened
-                self._wave += 1
-                items = 0
-                for f in found:
-                    items |= charges[f]
-                items &= ~self._paid
-                self._paid |= items
-                self._bought |= items
-                events.append(("bought", walk.node, self._wave, found, items, None, None, "came along"))
-            else:
+            elif not (free and self._held and self._buy_swiftly(walk, found)):
                 self._look_where(walk)
                 if not self._prepare(found):
                     return
         self._look_where(walk)
+
+    def _go_buying(self, walk: Any) -> Any:
+        """Go on, and where all that a node may look at is at hand, buy of it what it needs."""
+        bill = [self._wave, self._paid, self._bought]
+        kinds = self._compiled.float_kinds
+        try:
+            return walk.go_buying(self._events, self._path, self._known, self._held, kinds, self._charges, bill)
+        finally:  # whatever interrupts this: what is bought is paid
+            self._wave, self._paid, self._bought = bill
+
+    def _buy_swiftly(self, walk: Any, found: tuple[int, ...]) -> bool:
+        """Buy a wave that came along, if all of it did and nothing of it must be encoded; whether that was so."""
+        if not walk.fill_floats(found, self._held, self._known, self._compiled.float_kinds, True):
+            return False
+        self._wave += 1
+        items = self._items_for(found)
+        self._paid |= items
+        self._bought |= items
+        self._events.append(("bought", walk.node, self._wave, found, items, None, None, "came along"))
+        return True
 
     def _look_where(self, walk: Any) -> None:
         self._node = self._compiled.nodes[walk.node]
