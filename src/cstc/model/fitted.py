@@ -32,6 +32,7 @@ from .pool import TreePool, add_in_order, unpack_items
 from .schema import Schema
 from .shape import TreeShape
 from .sketch import sketch
+from .training import UNKNOWN, Training
 
 __all__ = ["COUNTINGS", "FittedTree", "check_counting"]
 
@@ -81,6 +82,8 @@ class FittedTree:
     costs : ResolvedCosts
     link : {"identity", "logistic", "softmax"}
     schema : Schema
+    training : Training
+        What is known of its training; nothing, for a model that was built otherwise.
     """
 
     pool: TreePool
@@ -93,6 +96,7 @@ class FittedTree:
     costs: ResolvedCosts
     link: str
     schema: Schema
+    training: Training = UNKNOWN
 
     @property
     def n_outputs(self) -> int:
@@ -284,6 +288,11 @@ class FittedTree:
         walked = self.walk(self.schema.matrix(X), items=counting == "branch")
         return walked.margins, self._cost(walked, counting)
 
+    def ends_and_costs(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """`apply` and `predict_cost` in one walk."""
+        walked = self.walk(self.schema.matrix(X), items=True)
+        return walked.terminals.astype(int), self._cost(walked, "branch")
+
     def _cost(self, walked: Walked, counting: str) -> np.ndarray:
         if counting == "learner":
             return self._terminal_costs[walked.terminals]
@@ -313,13 +322,13 @@ class FittedTree:
         if not isinstance(costs, ResolvedCosts):
             names = self.schema.feature_names
             costs = as_cost_model(costs, len(names)).resolve(names)
-        return replace(self, costs=costs)
+        return replace(self, costs=costs, training=replace(self.training, mean_cost=None))
 
-    def save(self, path: str | PathLike[str]) -> None:
+    def save(self, path: str | PathLike[str], *, trained: Any = None) -> None:
         """Write the model into one file; see `cstc.save`."""
         from .. import save  # by the package's own door: the file stands above this module, which knows nothing of it
 
-        save(self, path)
+        save(self, path, trained=trained)
 
     def compressed(self) -> FittedTree:
         """The same model without the learners that no node uses."""

@@ -36,12 +36,15 @@ class Schema:
         Whether training saw missing values in a column.
     classes : ndarray or None
         The classes in the order of the probabilities; None for regression and ranking.
+    booleans : frozenset of str
+        The columns that held true and false in training; the model sees them as 1 and 0.
     """
 
     feature_names: list[str]
     categories: dict[str, list[str]]
     may_miss: np.ndarray
     classes: np.ndarray | None = None
+    booleans: frozenset[str] = frozenset()
 
     def matrix(self, X: Any) -> Any:
         """Rows as numbers, one column for each feature; of a table, the columns by name and categories by number.
