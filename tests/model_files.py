@@ -123,18 +123,17 @@ def random_model(rng, link=None):
     )
 
 
-def random_rows(rng, n_features, n=12, missing=True):
-    X = np.where(
-        rng.random((n, n_features)) < 0.3, rng.integers(-1, 6, size=(n, n_features)), rng.normal(size=(n, n_features))
-    )
-    return np.where(rng.random(X.shape) < 0.1, np.nan, X) if missing else X
+def random_rows(rng, model, n=12, missing=True):
+    """Whole numbers and others, and gaps where the model may have seen some."""
+    shape = (n, len(model.schema.feature_names))
+    X = np.where(rng.random(shape) < 0.3, rng.integers(-1, 6, size=shape), rng.normal(size=shape))
+    return np.where((rng.random(shape) < 0.1) & model.schema.may_miss, np.nan, X) if missing else X
 
 
 def smoke(model, rng):
     """Use everything that a loaded model is for."""
-    n_features = len(model.schema.feature_names)
     for missing in (False, True):
-        X = random_rows(rng, n_features, missing=missing)
+        X = random_rows(rng, model, missing=missing)
         margins, branch = model.decision_and_cost(X)
         learner = model.predict_cost(X, "learner")
         if not missing:

@@ -17,6 +17,7 @@ import numpy as np
 
 __all__ = [
     "any_infinite",
+    "any_missing",
     "blocks",
     "cells_at",
     "column_at",
@@ -111,6 +112,14 @@ def any_infinite(X: Any) -> bool:
     if is_sparse(X):
         return bool(np.isinf(X.data).any())
     return any(bool(np.isinf(X[rows]).any()) for rows in blocks(X))
+
+
+def any_missing(X: Any) -> bool:
+    """Whether a value is missing; by the sum, which is a number only if all values are."""
+    values = X.data if is_sparse(X) else X
+    with np.errstate(all="ignore"):
+        total = values.sum()
+    return bool(total != total) and bool(missing_columns(X).any())  # infinities that cancel are no number either
 
 
 def missing_columns(X: Any) -> np.ndarray:

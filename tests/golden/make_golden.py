@@ -7,6 +7,7 @@ files stay as they are, and every later version of cstc must read them and answe
 """
 
 import json
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -92,8 +93,13 @@ ROWS = [
 
 
 def answers(model):
-    """Everything that the test compares."""
-    X = np.array(ROWS, dtype=float)
+    """Everything that the test compares; some rows lack what training always saw."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _answers(model, np.array(ROWS, dtype=float))
+
+
+def _answers(model, X):
     return {
         "rows": ROWS,
         "predict": model.predict(X).tolist(),

@@ -93,7 +93,7 @@ def test_random_models_come_back_as_they_were(path, link, seed):
     cstc.save(model, path)
     loaded = cstc.load(path)
     assert_same_model(model, loaded)
-    X = random_rows(rng, len(model.schema.feature_names), n=50)
+    X = random_rows(rng, model, n=50)
     assert np.array_equal(model.decision_function(X), loaded.decision_function(X), equal_nan=True)
     assert np.array_equal(model.apply(X), loaded.apply(X))
     for counting in ("branch", "learner"):
@@ -315,7 +315,7 @@ def test_the_date_of_training(path, trained, text):
 
 @pytest.mark.parametrize("trained", ["yesterday", "2026-13-01", "", 20261116, "2026-11-16 or so"])
 def test_what_is_no_date_is_not_saved(path, trained):
-    with pytest.raises(ValueError, match="trained is .*; give a date, such as '2026-11-16'"):
+    with pytest.raises(ValueError, match=r"trained is .*; give a date, such as '2026-11-16'"):
         golden().golden_model().save(path, trained=trained)
     assert not path.exists()
 

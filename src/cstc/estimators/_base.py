@@ -33,7 +33,7 @@ from ..matrix import column_at, is_sparse, missing_columns, rows_at, to_csr
 from ..method import CandidateRow, Method, Problem, Trained
 from ..model import FittedTree, Schema, Training
 from ..model.file import save
-from ..model.schema import encode, refuse_one_row
+from ..model.schema import Encoded, encode, refuse_one_row
 from ..paper.objective import NodeParameters
 from ..parallel import apart
 from ..progress import Progress
@@ -270,6 +270,7 @@ class CSTCBase(BaseEstimator):
         self.mean_cost_ = state["mean_cost"]
         self.n_features_in_ = len(model.schema.feature_names)
         self._categories = dict(model.schema.categories)
+        self._booleans = model.schema.booleans
         self._column_numbers = state["column_numbers"]
         if state["feature_names_in"] is not None:
             self.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
@@ -300,7 +301,8 @@ class CSTCBase(BaseEstimator):
     def _class_weights(self, y):
         return 1.0
 
-    def _check_X(self, X, *, reset):
+    def _check_X(self, X, *, reset, strange=None):
+        """The matrix of rows; columns with categories that training did not see are added to `strange`."""
         refuse_one_row(X)
         if reset:
             self._categories = categories_of(X)
@@ -328,7 +330,7 @@ class CSTCBase(BaseEstimator):
                 f"X has the columns {shorten(map(str, found))}; the model was fitted to {shorten(map(str, own))}, "
                 "in this order"
             )
-        matrix = check_array(encode(X, self._categories), estimator=self, input_name="X", **checks)
+        matrix = check_array(encode(X, self._categories, strange=strange), estimator=self, input_name="X", **checks)
         _check_n_features(self, matrix, reset=reset)
         return matrix
 
@@ -382,13 +384,17 @@ class CSTCBase(BaseEstimator):
 
     # -- using -----------------------------------------------------------------------------------------------
 
-    def _margins(self, X) -> np.ndarray:
+    def _rows(self, X) -> Encoded:
+        """Rows for the model, which says once what it makes of values that training did not see."""
         check_is_fitted(self)
-        return self.model_.decision_function(self._check_X(X, reset=False))
+        strange: set[str] = set()
+        return Encoded(self._check_X(X, reset=False, strange=strange), frozenset(strange))
+
+    def _margins(self, X) -> np.ndarray:
+        return self.model_.decision_function(self._rows(X))
 
     def _predict(self, X, return_cost):
-        check_is_fitted(self)
-        return self.model_.predict(self._check_X(X, reset=False), return_cost=return_cost)
+        return self.model_.predict(self._rows(X), return_cost=return_cost)
 
     def predict_cost(self, X, counting="branch"):
         """Exact cost of each row: every item and every weak learner on its path is paid once.
@@ -404,13 +410,11 @@ class CSTCBase(BaseEstimator):
         -------
         ndarray of shape (n,)
         """
-        check_is_fitted(self)
-        return self.model_.predict_cost(self._check_X(X, reset=False), counting)
+        return self.model_.predict_cost(self._rows(X), counting)
 
     def apply(self, X):
         """The terminal element that each row reaches."""
-        check_is_fitted(self)
-        return self.model_.apply(self._check_X(X, reset=False))
+        return self.model_.apply(self._rows(X))
 
     def with_costs(self, costs):
         """The same model under new prices, without refitting.

@@ -1,6 +1,6 @@
 """What a model remembers of its training: how many rows, what they paid, where they ended, and when that was.
 
-Nothing of it is needed to predict.  A service names its model by it, and holds what it sees against it (`serving.drift`).
+Nothing of it is needed to predict.  A service names its model by it, and holds what it sees against it.
 """
 
 from __future__ import annotations

@@ -18,9 +18,10 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ... import __version__
-from ..answer import Answer
+from ..answer import Answer, IncompleteAnswer
+from ..log import log_unseen
 from ..predictor import OnDemandPredictor
-from ..session import Session
+from ..session import BadKnownError, Session
 from .openapi import openapi_document
 from .requests import Refused, read_json, records_for
 from .store import NoRoom, OpenSession, SessionStore
@@ -108,7 +109,12 @@ def create_app(
     service = _Service(predictor, limits or Limits(), clock, has_token=token is not None)
     app = Starlette(
         routes=service.routes(),
-        exception_handlers={Refused: _refuse, HTTPException: _refuse_route, Exception: _fail},
+        exception_handlers={
+            Refused: _refuse,
+            BadKnownError: _refuse_known,
+            HTTPException: _refuse_route,
+            Exception: _fail,
+        },
     )
     app.router.redirect_slashes = False
     app.add_middleware(_Gate, service=service, token=token, hosts=hosts)
@@ -122,6 +128,8 @@ class _Service:
         self, predictor: OnDemandPredictor, limits: Limits, clock: Callable[[], float], *, has_token: bool
     ) -> None:
         self.predictor = predictor
+        # a warning of Python belongs to who wrote the call; here that is a client, and the log is for who serves
+        predictor._unseen.say = log_unseen
         self.limits = limits
         self.sessions = SessionStore(limits.sessions, limits.session_seconds, clock, self._count_lost)
         self.n_predictions = 0  # in flight
@@ -129,7 +137,9 @@ class _Service:
         self.requests: dict[tuple[str, int], int] = {}  # by endpoint and status
         compiled = predictor._compiled
         has_sources = bool(predictor.extractors)
-        self._records = records_for(compiled, has_sources=has_sources, most_rows=limits.rows)
+        self._records = records_for(
+            compiled, has_sources=has_sources, most_rows=limits.rows, strict_by_default=predictor.strict
+        )
         document = openapi_document(compiled, self._records, version=__version__, has_token=has_token)
         self._document = json.dumps(document).encode()
 
@@ -152,17 +162,18 @@ class _Service:
     async def predict(self, request: Request) -> Response:
         asked = await self._read(request, "PredictRequest")
         with self._room_for(1):
-            answer = await self.predictor.apredict(
-                asked.get("row"),
-                known=asked["known"],
-                paid=asked["paid"],
-                budget=asked["budget"],
-                deadline=self._deadline(asked),
-                prefetch=asked["prefetch"],
-                strict=False,
-            )
-        if asked["strict"] and not answer.complete:
-            return _strict([answer], asked["trail"])
+            try:
+                answer = await self.predictor.apredict(
+                    asked.get("row"),
+                    known=asked["known"],
+                    paid=asked["paid"],
+                    budget=asked["budget"],
+                    deadline=self._deadline(asked),
+                    prefetch=asked["prefetch"],
+                    strict=asked["strict"],
+                )
+            except IncompleteAnswer as early:
+                return _strict(early.answers, asked["trail"])
         return _respond(_as_dict(answer, asked["trail"]))
 
     async def predict_batch(self, request: Request) -> Response:
@@ -172,16 +183,19 @@ class _Service:
             asked = await aside(self._parse, "BatchRequest", body)
         rows = asked["rows"]
         with self._room_for(len(rows)):
-            answers = await self.predictor.apredict_many(
-                [row.get("row") for row in rows],
-                known=[row["known"] for row in rows],
-                paid=asked["paid"],
-                budget=[asked["budget"] if row["budget"] is None else row["budget"] for row in rows],
-                deadline=self._deadline(asked),
-                prefetch=asked["prefetch"],
-                strict=False,
-            )
-            return await aside(_respond_to_batch, answers, asked)
+            try:
+                answers = await self.predictor.apredict_many(
+                    [row.get("row") for row in rows],
+                    known=[row["known"] for row in rows],
+                    paid=asked["paid"],
+                    budget=[asked["budget"] if row["budget"] is None else row["budget"] for row in rows],
+                    deadline=self._deadline(asked),
+                    prefetch=asked["prefetch"],
+                    strict=asked["strict"],
+                )
+            except IncompleteAnswer as early:
+                return await aside(_strict, early.answers, asked["trail"])
+            return await aside(_respond_to_batch, answers, asked["trail"])
 
     @contextmanager
     def _room_for(self, n_rows: int) -> Iterator[None]:
@@ -231,6 +245,10 @@ class _Service:
     async def tell(self, request: Request) -> Response:
         asked = await self._read(request, "TellRequest")
         entry = self._entry(request, must_be_open=True)
+        try:
+            entry.session.check(asked["values"])  # of a strict session; the others take what was read
+        except ValueError as error:
+            raise Refused(409, f"strict: {error}", "values") from None
         entry.session.tell(asked["values"])
         return _respond(self._state(entry))
 
@@ -275,6 +293,7 @@ class _Service:
             "wanted": [] if done else session.wanted(),
             "items": {} if done else session.wanted_items(),
             "cost": entry.answer.cost if entry.answer is not None else session.cost,
+            "warnings": session.warnings,
             "expires_in": self.sessions.seconds_left(entry),
         }
 
@@ -428,12 +447,10 @@ def _as_dict(answer: Answer, trail: bool) -> dict[str, Any]:
     return found
 
 
-def _respond_to_batch(answers: list[Answer], asked: dict[str, Any]) -> Response:
-    if asked["strict"] and not all(answer.complete for answer in answers):
-        return _strict(answers, asked["trail"])
+def _respond_to_batch(answers: list[Answer], trail: bool) -> Response:
     cost = math.fsum(answer.cost for answer in answers)
     # one by one: other threads must wait while one text is written, megabytes of it for a thousand answers
-    texts = ", ".join(_dump(_as_dict(answer, asked["trail"])) for answer in answers)
+    texts = ", ".join(_dump(_as_dict(answer, trail)) for answer in answers)
     return Response(f'{{"answers": [{texts}], "cost": {_dump(cost)}}}', media_type="application/json")
 
 
@@ -453,6 +470,12 @@ def _error_response(refused: Refused) -> Response:
 async def _refuse(request: Request, refused: Exception) -> Response:
     assert isinstance(refused, Refused)
     return _error_response(refused)
+
+
+async def _refuse_known(request: Request, raised: Exception) -> Response:
+    """What strict mode refuses of the known features; all else was refused when the body was read."""
+    error = {"status": 409, "message": f"strict: {raised}", "where": "known"}
+    return _respond({"error": error, "answers": []}, 409)
 
 
 async def _refuse_route(request: Request, raised: Exception) -> Response:
