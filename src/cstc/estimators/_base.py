@@ -386,14 +386,15 @@ class CSTCBase(BaseEstimator):
 
     def _rows(self, X) -> Encoded:
         """Rows for the model, which says once what it makes of values that training did not see."""
-        check_is_fitted(self)
         strange: set[str] = set()
         return Encoded(self._check_X(X, reset=False, strange=strange), frozenset(strange))
 
     def _margins(self, X) -> np.ndarray:
+        check_is_fitted(self)
         return self.model_.decision_function(self._rows(X))
 
     def _predict(self, X, return_cost):
+        check_is_fitted(self)
         return self.model_.predict(self._rows(X), return_cost=return_cost)
 
     def predict_cost(self, X, counting="branch"):
@@ -410,10 +411,12 @@ class CSTCBase(BaseEstimator):
         -------
         ndarray of shape (n,)
         """
+        check_is_fitted(self)
         return self.model_.predict_cost(self._rows(X), counting)
 
     def apply(self, X):
         """The terminal element that each row reaches."""
+        check_is_fitted(self)
         return self.model_.apply(self._rows(X))
 
     def with_costs(self, costs):
