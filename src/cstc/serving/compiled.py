@@ -80,6 +80,9 @@ class CompiledTree:
             else None
             for name in self.feature_names
         ]
+        self.training = model.training
+        self.n_terminals = model.shape.n_terminals
+        self.highest_cost = float(model.terminal_costs().max())
         self.link = model.link
         self.classes: list | None = None if model.schema.classes is None else model.schema.classes.tolist()
         self.constant = [float(margin) for margin in model.constant]

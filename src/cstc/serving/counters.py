@@ -6,8 +6,12 @@ import threading
 from collections import deque
 from typing import Any
 
+from ..model import Training
 from .answer import STATUSES, Answer
 from .compiled import CompiledTree, bits
+from .drift import Drift
+from .histogram import LATENCY_BOUNDS, Histogram, cost_bounds, histogram_samples
+from .prometheus import family
 
 __all__ = ["Counters"]
 
@@ -16,7 +20,9 @@ SETS_KEPT = 1024  # of items that were bought together
 
 
 class Counters:
-    """Spend per item, path mix, early stops, calls and failures of the sources; safe to use from many threads.
+    """Spend per item, path mix, early stops, calls and failures of the sources, and drift from training.
+
+    Safe to use from many threads.
 
     Examples
     --------
@@ -43,6 +49,10 @@ class Counters:
             self._evaluated = 0
             self._spend = 0.0
             self._seconds = 0.0
+            compiled = self._compiled
+            self._latencies = Histogram(LATENCY_BOUNDS)
+            self._costs = Histogram(cost_bounds(compiled.highest_cost if compiled else 0.0))
+            self._drift = Drift(compiled.training, compiled.n_terminals) if compiled else Drift(Training(), 0)
             self._sources: dict[str, list[Any]] = {}  # calls, rows, seconds, not made, failures by kind
 
     def count_answer(self, answer: Answer) -> None:
@@ -82,7 +92,13 @@ class Counters:
             self._sum_sets()
         self._evaluated += evaluated
         self._spend += cost
-        self._seconds += seconds or 0.0
+        self._costs.add(cost)
+        if seconds is not None:
+            self._seconds += seconds
+            self._latencies.add(seconds)
+        terminal = where[1]
+        if terminal is not None and status == "complete":
+            self._drift.add(terminal, cost)
 
     def _sum_sets(self) -> None:
         for bought, count in self._sets.items():
@@ -131,6 +147,9 @@ class Counters:
                     }
                     for name, (calls, rows, seconds, not_made, failures) in self._sources.items()
                 },
+                "latency": self._latencies.as_dict(),
+                "cost": self._costs.as_dict(),
+                "drift": self._drift.as_dict(),
             }
 
     def prometheus(self, prefix: str = "cstc") -> str:
@@ -180,20 +199,26 @@ class Counters:
         ]
         lines = []
         for name, text, samples in families:
-            lines += [f"# HELP {prefix}_{name} {text}", f"# TYPE {prefix}_{name} counter"]
-            lines += [f"{prefix}_{name}{_labels(labels)} {_number(value)}" for labels, value in samples]
+            plain = [("", labels, value) for labels, value in samples]
+            lines += family(f"{prefix}_{name}", "counter", text, plain)
+        latency, cost = histogram_samples(counts["latency"]), histogram_samples(counts["cost"])
+        lines += family(f"{prefix}_latency_seconds", "histogram", "Seconds from call to answer.", latency)
+        lines += family(f"{prefix}_cost", "histogram", "Spend of an answer.", cost)
+        for name, text, value in self._gauges(counts["drift"]):
+            if value is not None:
+                lines += family(f"{prefix}_{name}", "gauge", text, [("", {}, value)])
+        shares = self._drift.training_shares
+        if shares is not None:
+            text = "Share of the training rows at a terminal."
+            found = [("", {"terminal": k}, share) for k, share in enumerate(shares)]
+            lines += family(f"{prefix}_training_path_share", "gauge", text, found)
         return "\n".join(lines) + "\n"
 
-
-def _labels(labels: dict[str, Any]) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escape(str(value))}"' for name, value in labels.items()) + "}"
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
-
-
-def _number(value: float) -> str:
-    return str(value) if isinstance(value, int) else repr(float(value))
+    def _gauges(self, drift: dict[str, Any]) -> list[tuple[str, str, float | None]]:
+        return [
+            ("training_mean_spend", "Mean spend of a training row.", drift["training_spend"]),
+            ("drift_answers", "Latest complete answers, which drift is taken from.", drift["answers"]),
+            ("drift_mean_spend", "Their mean spend.", drift["mean_spend"]),
+            ("drift_spend_ratio", "Their mean spend, divided by that of training.", drift["spend_ratio"]),
+            ("drift_path_distance", "Total variation of their path mix from that of training.", drift["path_distance"]),
+        ]

@@ -145,8 +145,6 @@ class Session:
         self._level = _level  # the deepest level of nodes that may be entered
         if known is not None:
             self._know(known)
-            if self._unseen is not None:
-                self.warn_of_unseen()
         self._charges = compiled.feature_items if _charges is None else _charges(self._known)
         # compiled code goes down the tree by itself, if nothing must be asked at every node
         self._swift = (
@@ -452,6 +450,8 @@ class Session:
                 self._take_in(self._compiled.feature(name), raw)
             except Fault as fault:
                 raise BadKnownError(f"known: {fault}") from None
+        if self._unseen is not None:
+            self.warn_of_unseen()
 
     def _enter(self, node: Classifier) -> None:
         self._node = node

@@ -25,11 +25,12 @@ _REFUSALS = {
     "415": "The body is not declared as application/json.",
     "421": "The host of the request is none that this service answers to.",
     "422": "A field or a feature is unknown, or a value is of the wrong type.",
+    "431": "The headers are too long.",
     "429": "As many sessions are open as may be.",
     "503": "As many rows are being worked on as may be; nothing was bought.",
 }
 _BODY = ("400", "408", "413", "415", "422")
-_ANY = ("421",)
+_ANY = ("421", "431")
 
 
 def openapi_document(
@@ -170,7 +171,7 @@ def _refusal(code: str) -> dict[str, Any]:
 
 
 def _response_schemas(compiled: CompiledTree) -> dict[str, Any]:
-    text = {"type": "string"}
+    text, text_or_null = {"type": "string"}, {"type": ["string", "null"]}
     warnings = {"type": "array", "items": text, "description": "What was taken as missing, as training never saw it."}
     node = {"type": "integer", "minimum": -1}
     terminal = {"type": ["integer", "null"], "minimum": 0}
@@ -226,13 +227,21 @@ def _response_schemas(compiled: CompiledTree) -> dict[str, Any]:
             "expires_in": {"type": "number", "description": "Seconds after which the session is gone, if not used."},
         }
     )
+    model = _object(
+        {
+            "name": text_or_null | {"description": "The name of the model's file."},
+            "sha256": text_or_null | {"description": "The digest of the file."},
+            "rows": {"type": ["integer", "null"], "description": "Training rows."},
+            "trained": text_or_null | {"description": "The date of training, if the file has one."},
+        }
+    )
     error = _object({"status": {"type": "integer"}, "message": text, "where": {"type": ["string", "null"]}})
     answers = {"type": "array", "items": _reference("Answer")}
     return {
         "Answer": answer,
         "Answers": _object({"answers": answers, "cost": {"type": "number", "minimum": 0}}),
         "Session": session,
-        "Health": _object({"status": {"const": "ok"}, "version": text}),
+        "Health": _object({"status": {"const": "ok"}, "version": text, "model": model}),
         "Error": _object({"error": error}),
         "Strict": _object({"error": error, "answers": answers}),
     }
