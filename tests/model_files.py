@@ -8,6 +8,7 @@ import zipfile
 
 import numpy as np
 
+from cstc import UnseenValueWarning
 from cstc.costs import ResolvedCosts
 from cstc.model import FittedTree, Schema, Training, TreePool, TreeShape
 
@@ -131,7 +132,13 @@ def random_rows(rng, model, n=12, missing=True):
 
 
 def smoke(model, rng):
-    """Use everything that a loaded model is for."""
+    """Use everything that a loaded model is for; rows have categories that it does not know."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnseenValueWarning)
+        _smoke(model, rng)
+
+
+def _smoke(model, rng):
     for missing in (False, True):
         X = random_rows(rng, model, missing=missing)
         margins, branch = model.decision_and_cost(X)

@@ -115,11 +115,9 @@ def any_infinite(X: Any) -> bool:
 
 
 def any_missing(X: Any) -> bool:
-    """Whether a value is missing; by the sum, which is a number only if all values are."""
-    values = X.data if is_sparse(X) else X
-    with np.errstate(all="ignore"):
-        total = values.sum()
-    return bool(total != total) and bool(missing_columns(X).any())  # infinities that cancel are no number either
+    """Whether a value is missing: the least of several values is no number if one of them is none."""
+    least = np.minimum.reduce(X.data if is_sparse(X) else X, axis=None, initial=0.0)
+    return bool(least != least)
 
 
 def missing_columns(X: Any) -> np.ndarray:

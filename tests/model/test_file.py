@@ -85,6 +85,7 @@ def load_members(path, members):
 # -- there and back ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::cstc.UnseenValueWarning")
 @pytest.mark.parametrize("link", TASKS)
 @pytest.mark.parametrize("seed", range(20))
 def test_random_models_come_back_as_they_were(path, link, seed):

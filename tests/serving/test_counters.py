@@ -124,8 +124,7 @@ def test_drift_is_zero_where_nothing_drifted():
         "answers": 0,
         "training_spend": 2.0,
     }
-    for terminal in [0, 1, 1, 1] * 5:
-        drift.add(terminal, 2.0)
+    drift.add([0, 1, 1, 1] * 5, [2.0] * 20)
     found = drift.as_dict()
     assert (found["spend_ratio"], found["path_distance"]) == (1.0, 0.0)
 
@@ -134,9 +133,9 @@ def test_drift_looks_at_the_latest_answers(monkeypatch):
     monkeypatch.setattr("cstc.serving.drift.WINDOW", 100)
     drift = Drift(Training(mean_cost=1.0, reached=np.array([1.0, 0.0])), 2)
     for _ in range(1000):
-        drift.add(0, 1.0)
+        drift.add([0], [1.0])
     for _ in range(200):
-        drift.add(1, 3.0)
+        drift.add([1], [3.0])
     assert drift.as_dict()["answers"] == 100
     assert (drift.as_dict()["spend_ratio"], drift.as_dict()["path_distance"]) == (3.0, 1.0)
 
@@ -150,7 +149,7 @@ def test_drift_leaves_early_stops_out_and_says_nothing_of_an_unknown_training():
     assert "drift_spend_ratio" not in text
     assert "training" not in text.replace("divided by that of training", "")
     free = Drift(Training(mean_cost=0.0), 1)
-    free.add(0, 1.0)
+    free.add([0], [1.0])
     assert free.as_dict()["spend_ratio"] is None
 
 

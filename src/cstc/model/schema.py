@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -61,7 +62,7 @@ class Schema:
         not see are missing, with one warning; in the columns of `plain` they are refused.
         """
         strange: set[str] = set()
-        has_codes = X.__class__ is not Encoded and not is_table(X)
+        has_codes = X.__class__ is np.ndarray or not (X.__class__ is Encoded or is_table(X))
         if X.__class__ is Encoded:
             X, strange = X.matrix, set(X.unknown)
         if X.__class__ is np.ndarray:
@@ -92,9 +93,15 @@ class Schema:
         codes = codes[codes == codes]
         return bool(((codes < 0) | (codes >= len(self.categories[name])) | (codes % 1 != 0)).any())
 
+    @cached_property
+    def _may_surprise(self) -> bool:
+        """Whether there is a column in which training saw no missing values."""
+        return not self.may_miss.all()
+
     def _look_for_unseen(self, found: Any, strange: set[str], plain: np.ndarray | None) -> None:
-        lost = ~self.may_miss
-        lost = lost & missing_columns(found) if lost.any() and any_missing(found) else np.zeros_like(lost)
+        if not strange and not (self._may_surprise and any_missing(found)):
+            return
+        lost = missing_columns(found) & ~self.may_miss
         if plain is not None and (lost & plain).any():
             raise ValueError(plain_missing(self.feature_names[j] for j in np.flatnonzero(lost & plain)))
         if strange or lost.any():

@@ -75,12 +75,26 @@ class Counters:
 
     def _sum_up(self) -> None:
         log = self._log
+        answers = []
         for _ in range(len(log)):
             entry = log.popleft()
             if len(entry) == 6:
+                answers.append(entry)
                 self._sum_answer(*entry)
             else:
                 self._sum_call(*entry)
+        if answers:
+            self._spread(answers)
+
+    def _spread(self, answers: list[tuple]) -> None:
+        """Histograms and drift, of many answers at a time."""
+        statuses, wheres, _, _, costs, seconds = zip(*answers, strict=True)
+        self._costs.add(costs)
+        self._latencies.add([each for each in seconds if each is not None] if None in seconds else seconds)
+        if statuses.count("complete") < len(statuses):
+            kept = [k for k, status in enumerate(statuses) if status == "complete"]
+            wheres, costs = tuple(wheres[k] for k in kept), tuple(costs[k] for k in kept)
+        self._drift.add([terminal for _, terminal in wheres], costs)
 
     def _sum_answer(
         self, status: str, where: tuple, bought: int, evaluated: int, cost: float, seconds: float | None
@@ -92,13 +106,7 @@ class Counters:
             self._sum_sets()
         self._evaluated += evaluated
         self._spend += cost
-        self._costs.add(cost)
-        if seconds is not None:
-            self._seconds += seconds
-            self._latencies.add(seconds)
-        terminal = where[1]
-        if terminal is not None and status == "complete":
-            self._drift.add(terminal, cost)
+        self._seconds += seconds or 0.0
 
     def _sum_sets(self) -> None:
         for bought, count in self._sets.items():
@@ -210,7 +218,7 @@ class Counters:
         shares = self._drift.training_shares
         if shares is not None:
             text = "Share of the training rows at a terminal."
-            found = [("", {"terminal": k}, share) for k, share in enumerate(shares)]
+            found = [("", {"terminal": k}, share) for k, share in enumerate(shares.tolist())]
             lines += family(f"{prefix}_training_path_share", "gauge", text, found)
         return "\n".join(lines) + "\n"
 

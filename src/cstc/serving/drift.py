@@ -7,13 +7,16 @@ make answers cheaper than in training; that is drift too, of another kind.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from ..model import Training
 
 __all__ = ["Drift"]
 
-WINDOW = 5000  # answers; between one and two windows are looked at
+WINDOW = 5000  # answers, and a few more; between one and two windows are looked at
 
 
 class _Window:
@@ -24,7 +27,7 @@ class _Window:
     def __init__(self, n_terminals: int) -> None:
         self.n = 0
         self.spend = 0.0
-        self.ends = [0] * n_terminals
+        self.ends = np.zeros(n_terminals, dtype=np.int64)
 
 
 class Drift:
@@ -36,25 +39,24 @@ class Drift:
     >>> from cstc.model import Training
     >>> from cstc.serving.drift import Drift
     >>> drift = Drift(Training(mean_cost=10.0, reached=np.array([0.5, 0.5])), 2)
-    >>> for terminal, cost in ((0, 5.0), (1, 20.0), (1, 20.0), (1, 15.0)):
-    ...     drift.add(terminal, cost)
+    >>> drift.add([0, 1, 1, 1], [5.0, 20.0, 20.0, 15.0])
     >>> drift.as_dict()
     {'answers': 4, 'mean_spend': 15.0, 'training_spend': 10.0, 'spend_ratio': 1.5, 'path_distance': 0.25}
     """
 
     def __init__(self, training: Training, n_terminals: int) -> None:
         self._training_spend = training.mean_cost
-        self.training_shares: list[float] | None = None if training.reached is None else training.reached.tolist()
+        self.training_shares = training.reached
         self._n_terminals = n_terminals
-        self._now, self._before = _Window(n_terminals), _Window(0)
+        self._now, self._before = _Window(n_terminals), _Window(n_terminals)
 
-    def add(self, terminal: int, cost: float) -> None:
-        """An answer that completed its path."""
+    def add(self, terminals: Sequence[int], costs: Sequence[float]) -> None:
+        """Answers that completed their paths."""
         window = self._now
-        window.n += 1
-        window.spend += cost
-        window.ends[terminal] += 1
-        if window.n == WINDOW:
+        window.n += len(terminals)
+        window.spend += sum(costs)
+        window.ends += np.bincount(np.array(terminals, dtype=np.intp), minlength=self._n_terminals)
+        if window.n >= WINDOW:
             self._now, self._before = _Window(self._n_terminals), window
 
     def as_dict(self) -> dict[str, Any]:
@@ -63,14 +65,13 @@ class Drift:
         The ratio is that of the mean spend to training's.  The distance of the path mix is the total variation, from
         0 to 1: the share of answers that would have to end elsewhere for the mix to be that of training.
         """
-        windows = [window for window in (self._before, self._now) if window.n]
-        n = sum(window.n for window in windows)
-        spend = sum(window.spend for window in windows) / n if n else None
+        before, now = self._before, self._now
+        n = before.n + now.n
+        spend = (before.spend + now.spend) / n if n else None
         ratio = spend / self._training_spend if spend is not None and self._training_spend else None
         distance = None
         if n and self.training_shares is not None:
-            shares = [sum(ends) / n for ends in zip(*(window.ends for window in windows), strict=True)]
-            distance = sum(abs(a - b) for a, b in zip(shares, self.training_shares, strict=True)) / 2
+            distance = float(np.abs((before.ends + now.ends) / n - self.training_shares).sum() / 2)
         return {
             "answers": n,
             "mean_spend": spend,

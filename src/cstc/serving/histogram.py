@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Sequence
+
+import numpy as np
 
 from .prometheus import Sample
 
@@ -33,28 +34,27 @@ class Histogram:
     --------
     >>> from cstc.serving.histogram import Histogram
     >>> costs = Histogram([0, 10, 20])
-    >>> for value in (0, 3, 10, 35):
-    ...     costs.add(value)
+    >>> costs.add([0, 3, 10, 35])
     >>> costs.as_dict()
     {'count': 4, 'sum': 48.0, 'up_to': {0: 1, 10: 3, 20: 3}}
     """
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = tuple(bounds)
-        self._counts = [0] * (len(self.bounds) + 1)
+        self._array = np.array(self.bounds, dtype=float)
+        self._counts = np.zeros(len(self.bounds) + 1, dtype=np.int64)
         self._sum = 0.0
 
-    def add(self, value: float) -> None:
-        self._counts[bisect_left(self.bounds, value)] += 1
-        self._sum += value
+    def add(self, values: Sequence[float]) -> None:
+        """Many at a time: one by one they would take longer than an answer should."""
+        array = np.array(values, dtype=float)
+        self._counts += np.bincount(self._array.searchsorted(array), minlength=len(self._counts))
+        self._sum += float(array.sum())
 
     def as_dict(self) -> dict:
         """The number of values, their sum, and how many are not above each bound."""
-        up_to, found = {}, 0
-        for bound, count in zip(self.bounds, self._counts, strict=False):
-            found += count
-            up_to[bound] = found
-        return {"count": sum(self._counts), "sum": self._sum, "up_to": up_to}
+        *up_to, count = np.cumsum(self._counts).tolist()
+        return {"count": count, "sum": self._sum, "up_to": dict(zip(self.bounds, up_to, strict=True))}
 
 
 def histogram_samples(counts: dict) -> list[Sample]:
