@@ -208,7 +208,9 @@ def runs(setting: Setting, means, states: int, n: int, cost_weights=None, first:
     return results
 
 
-def repeat(settings: list[Setting], all_means: bool, states: int, n: int, cost_weights=None, first: int = 0) -> None:
+def repeat(
+    settings: list[Setting], all_means: bool, states: int, n: int, cost_weights=None, first: int = 0
+) -> None:
     """How often each method finds the perfect predictor."""
     for setting in settings:
         print(f"\n{setting.title}, {states} random states" + (f" from {first} on" if first else ""))

@@ -338,7 +338,9 @@ def _prices(boosting: Boosting, cost_weight: float, penalty: str, n_rows: int) -
     return {"cegb_tradeoff": 1.0, f"cegb_penalty_feature_{penalty}": list(factor * prices)} if prices.any() else {}
 
 
-def boost_while_prices_fall(boosting: Boosting, rows: Rows, prices: np.ndarray, levels: np.ndarray) -> lightgbm.Booster:
+def boost_while_prices_fall(
+    boosting: Boosting, rows: Rows, prices: np.ndarray, levels: np.ndarray
+) -> lightgbm.Booster:
     """One ensemble whose first split on a feature pays its price for all rows, ``levels[t] * price`` in round t."""
     parameters = boosting.parameters(len(rows)) | {
         "cegb_tradeoff": 1.0,
@@ -377,15 +379,11 @@ class GainRegression:
         self, boosting: Boosting, rows: Rows, at: np.ndarray, columns: np.ndarray, blocks: ColumnBlocks | None
     ):
         n_rows, weights = len(rows), rows.weights[at]
-        self._parameters = (
-            REPEATABLE
-            | GATE
-            | {
-                "min_data_in_leaf": max(5, min(100, n_rows // 60)),
-                "seed": boosting.random_state,
-                "num_threads": 1,
-            }
-        )
+        self._parameters = REPEATABLE | GATE | {
+            "min_data_in_leaf": max(5, min(100, n_rows // 60)),
+            "seed": boosting.random_state,
+            "num_threads": 1,
+        }
         self._progress = boosting.progress
         self.columns = columns
         self._binned: lightgbm.Dataset

@@ -86,7 +86,9 @@ def test_the_same_model_and_answers_as_in_double_precision(method, compiled, mon
     if not compiled:
         monkeypatch.setattr(native, "_native", None)
     X, y = make_data()
-    single, double = (CSTCClassifier(**SMALL, method=method).fit(rows, y > 0.5) for rows in (X, X.astype(np.float64)))
+    single, double = (
+        CSTCClassifier(**SMALL, method=method).fit(rows, y > 0.5) for rows in (X, X.astype(np.float64))
+    )
     np.testing.assert_array_equal(single.decision_function(X), double.decision_function(X.astype(np.float64)))
     for model in (single, double):
         same_answers(model, X.astype(np.float64), X)

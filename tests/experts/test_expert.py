@@ -46,9 +46,9 @@ def test_an_expert_is_the_mean_of_its_members_and_stays_on_its_columns(loss, con
     assert set(np.unique(expert.score.pool.feature)) <= {-1, 2, 4}
     outputs = expert.score.pool.transform(X)
     member = np.repeat(np.arange(4), expert.score.pool.n_learners // 4)
-    alone = np.array(
-        [outputs[:, member == fold] @ expert.score.weights[member == fold] * 4 + constant for fold in range(4)]
-    )
+    alone = np.array([
+        outputs[:, member == fold] @ expert.score.weights[member == fold] * 4 + constant for fold in range(4)
+    ])
     for fold in range(4):
         assert np.allclose(alone[fold, folds == fold], expert.margins[folds == fold])
     assert np.allclose(said(expert, X), alone.mean(axis=0))

@@ -89,7 +89,9 @@ def test_learners_that_no_node_uses_are_left_out():
     model = built(*case, costs)
     X = random_table(rng, 30)
     assert model.pool.n_learners == 3  # two trees, and the first column
-    np.testing.assert_array_equal(model.pool.transform(X), np.column_stack([pool.transform(X)[:, [1, 3]], X[:, 0]]))
+    np.testing.assert_array_equal(
+        model.pool.transform(X), np.column_stack([pool.transform(X)[:, [1, 3]], X[:, 0]])
+    )
     assert_as_walked(model, *case, costs, X)
 
 

@@ -113,7 +113,7 @@ def test_scores_of_a_pool(seed):
 )
 def test_positions_that_do_not_exist_never_reach_c(change):
     pool = random_pool(np.random.default_rng(1), n_trees=20)
-    ((name, value),) = change.items()
+    (name, value), = change.items()
     values = getattr(pool, name).copy()
     at = np.flatnonzero(pool.category_start >= 0)[:1] if name == "category_count" else [0]
     values[at] = value

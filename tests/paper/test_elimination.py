@@ -44,7 +44,8 @@ def test_elimination_never_raises_the_loss_and_ends_where_no_move_helps(seed, co
     sets = sets_by_item(pool.learner_uses(costs.feature_items), costs.prices)
     smaller = eliminate(tree, rows, sets, cost_weight)
     before, after = (
-        reference.exact_loss(t, pool, costs, X, rows.y, rows.weights, rows.loss, cost_weight) for t in (tree, smaller)
+        reference.exact_loss(t, pool, costs, X, rows.y, rows.weights, rows.loss, cost_weight)
+        for t in (tree, smaller)
     )
     assert after <= before + 1e-12
     assert all(move.exact_loss(rows, cost_weight) > after - 1e-12 for move in moves(smaller, rows, sets))

@@ -217,7 +217,9 @@ def in_user_units(columns, rows):
 
 def error_after_each_removal(columns, model):
     """Errors of the rows that judge: of the model, and of what is left when each node is gone with all below it."""
-    tree = HardTree(model.shape, model.route_weights, model.thresholds, model.predict_weights, model.predict_intercepts)
+    tree = HardTree(
+        model.shape, model.route_weights, model.thresholds, model.predict_weights, model.predict_intercepts
+    )
     rows, phi = columns.validation.rows, model.pool.transform(columns.validation.rows.X)
     y = columns.units.offset + columns.units.scale * rows.y if not columns.loss.has_classes else rows.y
     candidates = [tree, *(tree.without(node) for node in range(1, tree.shape.n_nodes))]
@@ -323,7 +325,9 @@ def test_a_ranking_is_pruned_by_its_own_metric():
     columns = learn_columns(problem, 0.2)
     model = trained(problem, solver="joint", fine_tuning=False).model
     rows = columns.validation.rows
-    tree = HardTree(model.shape, model.route_weights, model.thresholds, model.predict_weights, model.predict_intercepts)
+    tree = HardTree(
+        model.shape, model.route_weights, model.thresholds, model.predict_weights, model.predict_intercepts
+    )
     phi, y = model.pool.transform(rows.X), columns.units.offset + columns.units.scale * rows.y
     scores = [
         reference.ndcg(np.round(y, 6), candidate.margins(phi)[:, 0], rows.qid)

@@ -92,7 +92,9 @@ def grow_experts(
     n_jobs = wanted[0][1].n_jobs if wanted else None
     binned = side_by_side([partial(_bin, boosting, rows, columns, blocks) for columns, boosting in wanted], n_jobs)
     parts = [folds == fold for fold in np.unique(folds)]
-    growing = [_Growing(boosting, rows, parts, data) for (_, boosting), data in zip(wanted, binned, strict=True)]
+    growing = [
+        _Growing(boosting, rows, parts, data) for (_, boosting), data in zip(wanted, binned, strict=True)
+    ]
     del binned  # each expert lets go of its own when it is finished
     side_by_side([partial(each.member, number) for each in growing for number in each.members], n_jobs)
     return [each.expert for each in growing]

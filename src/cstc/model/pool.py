@@ -261,7 +261,9 @@ class TreePool:
         """Bool (n, n_items): what the branches of all learners buy for each row."""
         return self.scores_and_items(X, np.ones((self.n_learners, 1)), feature_items)[1]
 
-    def scores_and_items(self, X: Any, weights: np.ndarray, feature_items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def scores_and_items(
+        self, X: Any, weights: np.ndarray, feature_items: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """`scores` and `bought_items` in one walk, where every learner has a weight."""
         sums, words = self._walk_flat(X, weights, self.position_bits(feature_items))
         return sums, unpack_items(words, feature_items.shape[1])

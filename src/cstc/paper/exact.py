@@ -137,7 +137,9 @@ class Exact(TreeMethod):
             history.append(solution.loss_history)
         return parameters, history, converged
 
-    def _made_exact(self, problem: Problem, columns: Columns, shape: TreeShape, parameters: NodeParameters) -> HardTree:
+    def _made_exact(
+        self, problem: Problem, columns: Columns, shape: TreeShape, parameters: NodeParameters
+    ) -> HardTree:
         """Exact support, elimination and refitting under hard routing."""
         cost_weight, l1_weight = self._weights(problem, columns)
         if cost_weight or l1_weight:  # else every contribution counts
