@@ -8,8 +8,9 @@ import zipfile
 
 import numpy as np
 
+from cstc import UnseenValueWarning
 from cstc.costs import ResolvedCosts
-from cstc.model import FittedTree, Schema, TreePool, TreeShape
+from cstc.model import FittedTree, Schema, Training, TreePool, TreeShape
 
 TASKS = ("identity", "logistic", "softmax")
 
@@ -81,6 +82,14 @@ def random_costs(rng, names):
     return ResolvedCosts([f"item {r}" for r in range(n_items)], rng.random(n_items) * 10, requires, 0.25)
 
 
+def random_training(rng, n_terminals):
+    """All of it, some of it or nothing."""
+    shares = rng.random(n_terminals) + 0.01
+    known = {"rows": int(rng.integers(1, 10**6)), "mean_cost": float(rng.random()), "reached": shares / shares.sum()}
+    known["trained"] = "2026-11-16" if rng.random() < 0.5 else "2026-11-16T12:30:00+01:00"
+    return Training(**{name: value for name, value in known.items() if rng.random() < 0.7})
+
+
 def random_model(rng, link=None):
     """A model of any task, of any shape, with or without categories, missing values and shared items."""
     link = link or TASKS[int(rng.integers(3))]
@@ -109,22 +118,29 @@ def random_model(rng, link=None):
             {names[j]: [f"value {k}" for k in range(4)] for j in sorted(categorical)},
             rng.random(n_features) < 0.5,
             classes,
+            frozenset(names[j] for j in range(n_features) if j not in categorical and rng.random() < 0.2),
         ),
+        training=random_training(rng, shape.n_terminals),
     )
 
 
-def random_rows(rng, n_features, n=12, missing=True):
-    X = np.where(
-        rng.random((n, n_features)) < 0.3, rng.integers(-1, 6, size=(n, n_features)), rng.normal(size=(n, n_features))
-    )
-    return np.where(rng.random(X.shape) < 0.1, np.nan, X) if missing else X
+def random_rows(rng, model, n=12, missing=True):
+    """Whole numbers and others, and gaps where the model may have seen some."""
+    shape = (n, len(model.schema.feature_names))
+    X = np.where(rng.random(shape) < 0.3, rng.integers(-1, 6, size=shape), rng.normal(size=shape))
+    return np.where((rng.random(shape) < 0.1) & model.schema.may_miss, np.nan, X) if missing else X
 
 
 def smoke(model, rng):
-    """Use everything that a loaded model is for."""
-    n_features = len(model.schema.feature_names)
+    """Use everything that a loaded model is for; rows have categories that it does not know."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnseenValueWarning)
+        _smoke(model, rng)
+
+
+def _smoke(model, rng):
     for missing in (False, True):
-        X = random_rows(rng, n_features, missing=missing)
+        X = random_rows(rng, model, missing=missing)
         margins, branch = model.decision_and_cost(X)
         learner = model.predict_cost(X, "learner")
         if not missing:
@@ -160,12 +176,22 @@ def pack(members, method=zipfile.ZIP_STORED):
 
 def with_digest(members):
     """A manifest that fits the content; the digest is computed as the format says, not by the code under test."""
-    digest = hashlib.sha256(b"cstc-model 1\n")
+    manifest = json.loads(members["manifest.json"])
+    digest = hashlib.sha256(f"cstc-model {manifest['version']}\n".encode())
     for name, content in members.items():
         if name != "manifest.json":
             digest.update(f"{name} {len(content)}\n".encode() + content)
-    manifest = json.loads(members["manifest.json"]) | {"sha256": digest.hexdigest()}
-    return members | {"manifest.json": json.dumps(manifest).encode()}
+    return members | {"manifest.json": json.dumps(manifest | {"sha256": digest.hexdigest()}).encode()}
+
+
+def as_version_1(raw):
+    """The bytes of a file as version 1 had them: without what version 2 adds."""
+    members = unpack(raw)
+    document = json.loads(members["model.json"])
+    del document["booleans"], document["training"]
+    manifest = json.loads(members["manifest.json"]) | {"version": 1}
+    members |= {"model.json": json.dumps(document).encode(), "manifest.json": json.dumps(manifest).encode()}
+    return pack(with_digest(members))
 
 
 def get(members, name):

@@ -17,6 +17,7 @@ from .links import LINKS
 from .pool import TreePool
 from .schema import Schema
 from .shape import TreeShape
+from .training import Training, as_iso_date
 
 __all__ = ["ModelFileError", "check_memory", "validate_model"]
 
@@ -24,6 +25,8 @@ __all__ = ["ModelFileError", "check_memory", "validate_model"]
 DEEPEST_LEARNER = 1000
 #: The largest margin that a node may be able to reach; beyond it sums and differences overflow.
 LARGEST_MARGIN = 1e300
+#: Rows that a training may claim: what a JSON number holds to the last digit.
+LARGEST_COUNT = 2**53
 
 _KINDS = {"b": "true or false", "i": "whole numbers", "f": "numbers"}
 _POSITION_ARRAYS = {
@@ -69,6 +72,7 @@ def validate_model(model: FittedTree) -> None:
     _check_classifiers(model)
     _check_link(model)
     _check_sums(model)
+    _check_training(model.training, model.shape.n_terminals)
 
 
 def check_memory(sizes: dict[str, int], stored: int, max_bytes: int) -> None:
@@ -151,6 +155,11 @@ def _check_schema(schema: Schema) -> None:
         if name not in known:
             fail(f"categories are given for {shown(name)}, which is not one of the {len(known)} features")
         _check_names(f"categories of {shown(name)}", values)
+    if not isinstance(schema.booleans, frozenset):
+        fail("booleans must be a frozenset of feature names")
+    for name in schema.booleans:
+        if name not in known or name in schema.categories:
+            fail(f"booleans name {shown(name)}, which is not one of the features that are numbers")
     if schema.classes is not None:
         _check_classes(schema.classes)
 
@@ -178,6 +187,32 @@ def _check_costs(costs: ResolvedCosts, n_features: int) -> None:
         fail(f"the price of an evaluation is {shown(evaluation)}; it must be a number")
     if not 0 <= evaluation <= LARGEST_MARGIN:
         fail(f"the price of an evaluation is {evaluation!r}; it must be finite and 0 or more")
+
+
+# -- training ----------------------------------------------------------------------------------------------------
+
+
+def _check_training(training: Training, n_terminals: int) -> None:
+    """What is known of it must be possible; a service divides by it."""
+    rows, cost = training.rows, training.mean_cost
+    if rows is not None and not (type(rows) is int and 1 <= rows <= LARGEST_COUNT):
+        fail(f"the number of training rows is {shown(rows)}; it must be a whole number from 1 to {LARGEST_COUNT}")
+    if cost is not None and not (isinstance(cost, float) and 0 <= cost <= LARGEST_MARGIN):
+        fail(f"the mean cost in training is {shown(cost)}; it must be a finite number, 0 or more")
+    reached = training.reached
+    if reached is not None:
+        _check_array("reached", reached, "f", (n_terminals,))
+        _refuse((reached < 0) | (reached > 1), "reached", "is no share; it must be from 0 to 1")
+        if not abs(reached.sum() - 1) <= 1e-6:
+            fail(f"the shares in reached sum to {reached.sum():g}; they must sum to 1")
+    trained = training.trained
+    if trained is not None:
+        try:
+            known = as_iso_date(trained)
+        except ValueError:
+            known = None
+        if known != trained:
+            fail(f"the date of training is {shown(trained)}; it must be a text as ISO 8601 writes dates")
 
 
 # -- weak learners -----------------------------------------------------------------------------------------------

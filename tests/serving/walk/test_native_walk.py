@@ -229,7 +229,9 @@ def test_values_that_are_no_floats_go_the_usual_way():
         for change in (float, np.float32, np.float64, lambda x: np.array(x)):
             session = Session(world.model)
             while wanted := session.wanted():
-                values = {name: told[name] if isinstance(told[name], str) else change(told[name]) for name in wanted}
+                values = {
+                    name: told[name] if isinstance(told[name], str | None) else change(told[name]) for name in wanted
+                }
                 session.tell(values)
             answers.append(session.answer().margins)
         for other in answers[1:]:
