@@ -23,6 +23,7 @@
 #define LANES 8      /* learners that one row walks at a time */
 #define EARLY_LINES 4 /* of 64 bytes; the upper levels of a learner */
 #define FEW_ROWS 3   /* so many are walked one by one */
+#define MANY_ROWS 512 /* for so many it pays to look what each learner can buy at all */
 #define KEEP_LOCK 64 /* fewer rows are done before another thread could take over the interpreter */
 
 enum { MISSING_LEFT = 1, ZERO_IS_MISSING = 2, CATEGORICAL = 4, LINEAR = 8, INNER = 16, KIND_BITS = 5 };
@@ -67,7 +68,10 @@ typedef struct {
     const int32_t *category_count;
     const uint8_t *category_left;
     const uint64_t *bits; /* for each position, the items on the way there; n_words each */
+    const uint64_t *most; /* for each learner, all items that it can buy; NULL if there are few rows */
+    uint64_t *common;     /* room for what all rows at a node have bought; there if `most` is */
     Py_ssize_t n_words;
+    const uint64_t *paths; /* for each position, the features on the way there as bits; NULL if they are too many */
 } Pool;
 
 static int goes_left_by_category(const Pool *pool, int32_t at, double x)
@@ -143,6 +147,44 @@ typedef struct {
     const double *weight;
 } Sums;
 
+/* What the rows of a block have in common, one word of it. */
+static uint64_t common_of(const uint64_t *bought, const int32_t *at, Py_ssize_t n, Py_ssize_t n_words)
+{
+    uint64_t common = ~(uint64_t)0;
+    for (Py_ssize_t i = 0; i < n; i++)
+        common &= bought[at[i] * n_words];
+    return common;
+}
+
+/* Buy one word of the items at the leaves of some rows; what the rows have in common then. */
+static inline uint64_t buy_word(const uint64_t *bits, const int32_t *leaves, const int32_t *at, Py_ssize_t n,
+                                Py_ssize_t n_words, uint64_t *bought)
+{
+    uint64_t common = ~(uint64_t)0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        uint64_t mine = bought[at[i] * n_words] | bits[leaves[i] * n_words];
+        bought[at[i] * n_words] = mine;
+        common &= mine;
+    }
+    return common;
+}
+
+/* Buy the items at the leaves that some rows reach in a learner.  Most learners can only buy what all of these rows
+ * have by then: their items need not be looked up. */
+static void buy(const Pool *pool, int32_t number, const int32_t *leaves, const int32_t *at, Py_ssize_t n,
+                uint64_t *bought)
+{
+    const uint64_t *most = pool->most ? pool->most + number * pool->n_words : NULL;
+    for (Py_ssize_t word = 0; word < pool->n_words; word++) {
+        if (most && !(most[word] & ~pool->common[word]))
+            continue;
+        uint64_t common = pool->n_words == 1 ? buy_word(pool->bits, leaves, at, n, 1, bought)
+                                             : buy_word(pool->bits + word, leaves, at, n, pool->n_words, bought + word);
+        if (most)
+            pool->common[word] = common;
+    }
+}
+
 /* Add up one sum at some rows of a block; rows[i] is the row of number at[i] in the block. */
 static void add_up(const Pool *pool, const Sums *sums, Py_ssize_t sum, const double **rows, const int32_t *at,
                    Py_ssize_t n, double *totals, Py_ssize_t n_columns, uint64_t *bought)
@@ -150,6 +192,9 @@ static void add_up(const Pool *pool, const Sums *sums, Py_ssize_t sum, const dou
     int32_t leaves[BLOCK];
     double values[BLOCK];
     int32_t last = -1;
+    if (bought && pool->most)
+        for (Py_ssize_t word = 0; word < pool->n_words; word++)
+            pool->common[word] = common_of(bought + word, at, n, pool->n_words);
     for (int64_t entry = sums->start[sum]; entry < sums->start[sum + 1]; entry++) {
         int32_t number = sums->learner[entry];
         if (number != last) {
@@ -162,12 +207,7 @@ static void add_up(const Pool *pool, const Sums *sums, Py_ssize_t sum, const dou
                 for (Py_ssize_t i = 0; i < n; i++)
                     values[i] = pool->positions[leaves[i]].threshold;
             if (bought)
-                for (Py_ssize_t i = 0; i < n; i++) {
-                    const uint64_t *items = pool->bits + leaves[i] * pool->n_words;
-                    uint64_t *mine = bought + at[i] * pool->n_words;
-                    for (Py_ssize_t word = 0; word < pool->n_words; word++)
-                        mine[word] |= items[word];
-                }
+                buy(pool, number, leaves, at, n, bought);
             last = number;
         }
         double weight = sums->weight[entry];
@@ -332,10 +372,34 @@ static inline void fetch_early(const Pool *pool, int32_t root)
 #endif
 }
 
-/* Add up one sum of one row, all of whose values are known; what each learner gives is noted, too, if `outputs` and
- * `done` are there.  The number of learners that were not done before. */
+/* What the learners of a sum took of the features that are not bought yet, as bits. */
+typedef struct {
+    uint64_t unknown; /* those that are not, of the ones that the sum may look at */
+    uint64_t all;     /* those of them on the way to the leaves that were reached */
+    uint64_t alone;   /* those that were the only one on such a way: nothing is needed before them */
+} Taken;
+
+/* Note what the features on the ways to some leaves are. */
+static void note_taken(const Pool *pool, const int32_t *at, Py_ssize_t n, Taken *taken)
+{
+    for (Py_ssize_t i = 0; i < n; i++) {
+        uint64_t lacking = pool->paths[at[i]] & taken->unknown;
+        taken->all |= lacking;
+        taken->alone |= lacking & (lacking - 1) ? 0 : lacking;
+    }
+}
+
+/* What is noted of the learners that a row evaluates, where it counts. */
+typedef struct {
+    double *outputs;
+    uint8_t *done;
+    Taken taken;
+} Notes;
+
+/* Add up one sum of one row, all of whose values are known.  With `notes`, what each learner gives is noted, too.  The
+ * number of learners that were not done before. */
 static Py_ssize_t add_up_one(const Pool *pool, const Sums *sums, Py_ssize_t sum, const Row *row, double *totals,
-                             uint64_t *bought, double *outputs, uint8_t *done)
+                             uint64_t *bought, Notes *notes)
 {
     Py_ssize_t new = 0;
     int64_t entry = sums->start[sum], end = sums->start[sum + 1];
@@ -363,16 +427,18 @@ static Py_ssize_t add_up_one(const Pool *pool, const Sums *sums, Py_ssize_t sum,
             for (Py_ssize_t i = 0; i < n; i++)
                 for (Py_ssize_t word = 0; word < pool->n_words; word++)
                     bought[word] |= pool->bits[at[i] * pool->n_words + word];
+        if (notes && notes->taken.alone != notes->taken.unknown) /* otherwise there is nothing more to be noted */
+            note_taken(pool, at, n, &notes->taken);
         Py_ssize_t lane = -1;
         double value = 0.0;
         for (last = -1; entry < stop; entry++) {
             if (sums->learner[entry] != last) {
                 value = output(pool, at[++lane], row->values);
                 last = sums->learner[entry];
-                if (done) {
-                    outputs[last] = value;
-                    new += !done[last];
-                    done[last] = 1;
+                if (notes) {
+                    notes->outputs[last] = value;
+                    new += !notes->done[last];
+                    notes->done[last] = 1;
                 }
             }
             totals[sums->column[entry]] += value * sums->weight[entry];
@@ -402,14 +468,14 @@ static void run_one(const Pool *pool, const Sums *routes, const Sums *predicts, 
             break;
         }
         totals[0] = 0.0;
-        add_up_one(pool, routes, node, row, totals, bought, NULL, NULL);
+        add_up_one(pool, routes, node, row, totals, bought, NULL);
         next = totals[0] > shape->thresholds[node] ? shape->upper[node] : shape->lower[node];
         if (next < 0)
             break;
     }
     Py_ssize_t k = shape->n_outputs;
     memset(totals, 0, sizeof(double) * k);
-    add_up_one(pool, predicts, node, row, totals, bought, NULL, NULL);
+    add_up_one(pool, predicts, node, row, totals, bought, NULL);
     for (Py_ssize_t j = 0; j < k; j++)
         margins[j] = totals[j] + shape->intercepts[node * k + j];
     *terminal = -1 - next;
@@ -441,6 +507,9 @@ enum {
 static const Py_ssize_t SIZES[N_BUFFERS] = {
     sizeof(Position), sizeof(Learner), 4, 4, 1, 8, 4, 4, 8, 8, 4, 4, 8, 4, 4, 8, 8};
 
+enum { GATE, BOUGHT, CAME_ALONG, N_WORDS };
+static const char *const WORDS[N_WORDS] = {"gate", "bought", "came along"};
+
 typedef struct {
     PyObject_HEAD
     Pool pool;
@@ -450,6 +519,10 @@ typedef struct {
     Py_buffer buffers[N_BUFFERS]; /* all that the above points to */
     int n_buffers;
     uint8_t *uses; /* for each node, the features that its gate may look at, then those that its prediction may */
+    uint64_t *paths;         /* as in the pool, which borrows them */
+    int32_t feature_of[64];  /* the feature of each bit of a path, in growing order */
+    int n_bits;
+    PyObject *words[N_WORDS]; /* what events are called */
 } Tree;
 
 typedef struct {
@@ -463,6 +536,9 @@ static void tree_dealloc(PyObject *object)
     for (int i = 0; i < self->n_buffers; i++)
         PyBuffer_Release(self->buffers + i);
     PyMem_Free(self->uses);
+    PyMem_Free(self->paths);
+    for (int i = 0; i < N_WORDS; i++)
+        Py_XDECREF(self->words[i]);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);
 }
@@ -510,17 +586,67 @@ static int tree_fits(const Tree *self, const Py_ssize_t *n)
            sums_fit(&self->predicts, n + PREDICT_START, n_nodes, n[LEARNERS], n_outputs);
 }
 
-/* Note the features that the learners of one sum may look at; the positions of a learner end where the next begins. */
+/* Where the positions of a learner end: where those of the next one begin. */
+static Py_ssize_t end_of(const Tree *self, Py_ssize_t number)
+{
+    return number + 1 < self->n_learners ? self->pool.learners[number + 1].root : self->n_positions;
+}
+
+/* Note the features that the learners of one sum may look at. */
 static void note_uses(const Tree *self, const Sums *sums, Py_ssize_t sum, uint8_t *uses)
 {
     const Position *positions = self->pool.positions;
     for (int64_t entry = sums->start[sum]; entry < sums->start[sum + 1]; entry++) {
         Py_ssize_t number = sums->learner[entry];
-        Py_ssize_t end = number + 1 < self->n_learners ? self->pool.learners[number + 1].root : self->n_positions;
-        for (Py_ssize_t at = self->pool.learners[number].root; at < end; at++)
+        for (Py_ssize_t at = self->pool.learners[number].root; at < end_of(self, number); at++)
             if (positions[at].what & (INNER | LINEAR))
                 uses[feature_at(positions + at)] = 1;
     }
+}
+
+/* Give a bit to each feature that a learner looks at; false if they are too many. */
+static int name_bits(Tree *self, uint8_t *bit_of)
+{
+    const Position *positions = self->pool.positions;
+    memset(bit_of, 0, (size_t)self->n_features);
+    for (Py_ssize_t at = 0; at < self->n_positions; at++)
+        if (positions[at].what & (INNER | LINEAR))
+            bit_of[feature_at(positions + at)] = 1;
+    self->n_bits = 0;
+    for (Py_ssize_t feature = 0; feature < self->n_features; feature++) {
+        if (!bit_of[feature])
+            continue;
+        if (self->n_bits == 64)
+            return 0;
+        bit_of[feature] = (uint8_t)self->n_bits;
+        self->feature_of[self->n_bits++] = (int32_t)feature;
+    }
+    return 1;
+}
+
+/* The features on the way to each position; parents stand before their children.  -1 if there is no memory. */
+static int note_paths(Tree *self)
+{
+    const Position *positions = self->pool.positions;
+    uint8_t *bit_of = PyMem_Malloc((size_t)self->n_features + 1);
+    int failed = !bit_of;
+    if (bit_of && name_bits(self, bit_of)) {
+        self->paths = PyMem_Calloc((size_t)self->n_positions + 1, sizeof(uint64_t));
+        failed = !self->paths;
+    }
+    for (Py_ssize_t at = 0; self->paths && at < self->n_positions; at++) {
+        const Position *here = positions + at;
+        if (!(here->what & (INNER | LINEAR)))
+            continue;
+        uint64_t here_too = self->paths[at] | (uint64_t)1 << bit_of[feature_at(here)];
+        if (here->what & INNER)
+            self->paths[here->child] = self->paths[here->child + 1] = here_too;
+        else
+            self->paths[at] = here_too;
+    }
+    PyMem_Free(bit_of);
+    self->pool.paths = self->paths;
+    return failed ? -1 : 0;
 }
 
 /* Tree(arrays, n_features, n_outputs): the arrays in the order above. */
@@ -537,6 +663,9 @@ static PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSE
     Tree *self = (Tree *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (!self)
         return NULL;
+    for (int i = 0; i < N_WORDS; i++)
+        if (!(self->words[i] = PyUnicode_InternFromString(WORDS[i])))
+            goto failed;
     for (int i = 0; i < N_BUFFERS; i++) {
         Py_buffer *buffer = self->buffers + i;
         if (PyObject_GetBuffer(PyTuple_GetItem(arrays, i), buffer, PyBUF_SIMPLE) < 0)
@@ -550,7 +679,8 @@ static PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSE
     }
 #define AT(name) self->buffers[name].buf
     self->pool = (Pool){AT(POSITIONS),      AT(LEARNERS), AT(CATEGORY_START), AT(CATEGORY_COUNT),
-                        AT(CATEGORY_LEFT), NULL,         0};
+                        AT(CATEGORY_LEFT), NULL,         NULL,               NULL,
+                        0,                 NULL};
     self->routes = (Sums){AT(ROUTE_START), AT(ROUTE_LEARNER), AT(ROUTE_COLUMN), AT(ROUTE_WEIGHT)};
     self->predicts = (Sums){AT(PREDICT_START), AT(PREDICT_LEARNER), AT(PREDICT_COLUMN), AT(PREDICT_WEIGHT)};
     self->shape = (Shape){n[UPPER], n_outputs, n_features, AT(UPPER), AT(LOWER), AT(THRESHOLDS), AT(INTERCEPTS)};
@@ -563,7 +693,7 @@ static PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSE
         goto failed;
     }
     self->uses = PyMem_Calloc((size_t)n[UPPER] * 2, (size_t)n_features + 1);
-    if (!self->uses) {
+    if (!self->uses || note_paths(self) < 0) {
         PyErr_NoMemory();
         goto failed;
     }
@@ -575,6 +705,17 @@ static PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSE
 failed:
     Py_DECREF(self);
     return NULL;
+}
+
+/* For each learner all items that it can buy, and room for one further set of items; NULL if there is no memory. */
+static uint64_t *most_of(const Tree *self, const uint64_t *bits, Py_ssize_t n_words)
+{
+    uint64_t *most = PyMem_Calloc(((size_t)self->n_learners + 1) * (size_t)n_words + 1, sizeof(uint64_t));
+    for (Py_ssize_t number = 0; most && number < self->n_learners; number++)
+        for (Py_ssize_t at = self->pool.learners[number].root; at < end_of(self, number); at++)
+            for (Py_ssize_t word = 0; word < n_words; word++)
+                most[number * n_words + word] |= bits[at * n_words + word];
+    return most;
 }
 
 /* run(X, margins, terminals, bits, bought): rows as float64; `bits` and `bought` may be None. */
@@ -589,6 +730,7 @@ static PyObject *tree_run(PyObject *object, PyObject *const *args, Py_ssize_t n_
     int n_found = 0, with_items = args[3] != Py_None && args[4] != Py_None;
     double *totals = NULL;
     int32_t *begins = NULL;
+    uint64_t *most = NULL;
     PyObject *result = NULL;
     for (int i = 0; i < (with_items ? 5 : 3); i++, n_found++)
         if (PyObject_GetBuffer(args[i], found + i, i == 0 || i == 3 ? PyBUF_SIMPLE : PyBUF_WRITABLE) < 0)
@@ -618,7 +760,12 @@ static PyObject *tree_run(PyObject *object, PyObject *const *args, Py_ssize_t n_
     Py_ssize_t n_nodes = self->shape.n_nodes;
     totals = PyMem_Malloc(sizeof(double) * (n <= FEW_ROWS ? 1 : BLOCK) * k);
     begins = PyMem_Malloc(sizeof(int32_t) * 2 * n_nodes);
-    if (!totals || !begins) {
+    if (with_items && n >= MANY_ROWS) {
+        most = most_of(self, pool.bits, pool.n_words);
+        pool.most = most;
+        pool.common = most ? most + self->n_learners * pool.n_words : NULL;
+    }
+    if (!totals || !begins || (with_items && n >= MANY_ROWS && !most)) {
         PyErr_NoMemory();
         goto done;
     }
@@ -640,6 +787,7 @@ static PyObject *tree_run(PyObject *object, PyObject *const *args, Py_ssize_t n_
 done:
     PyMem_Free(totals);
     PyMem_Free(begins);
+    PyMem_Free(most);
     for (int i = 0; i < n_found; i++)
         PyBuffer_Release(found + i);
     return result;
@@ -675,6 +823,9 @@ typedef struct {
     int32_t *at;      /* ... and the positions where they wait */
     uint8_t *known;   /* by feature */
     uint8_t *needed;  /* by feature; all zero between two calls */
+    uint8_t *offered; /* by feature: not known, but its value came along and is in `values` */
+    int offers;       /* whether there are any */
+    Taken taken;      /* what the current step took of them, until that is bought */
     uint8_t *done;    /* by learner */
 } Walk;
 
@@ -703,7 +854,7 @@ static PyObject *tree_start(PyObject *object, PyObject *Py_UNUSED(none))
     self->node = self->terminal = -1;
     size_t n_features = (size_t)tree->n_features + 1, n_learners = (size_t)tree->n_learners + 1;
     size_t n_outputs = (size_t)tree->shape.n_outputs;
-    self->totals = PyMem_Calloc(n_outputs * sizeof(double) + n_features * (sizeof(double) + 2), 1);
+    self->totals = PyMem_Calloc(n_outputs * sizeof(double) + n_features * (sizeof(double) + 3), 1);
     self->outputs = PyMem_Malloc(n_learners * (sizeof(double) + 1));
     if (!self->totals || !self->outputs) {
         Py_DECREF(self);
@@ -712,6 +863,7 @@ static PyObject *tree_start(PyObject *object, PyObject *Py_UNUSED(none))
     self->values = self->totals + n_outputs;
     self->known = (uint8_t *)(self->values + n_features);
     self->needed = self->known + n_features;
+    self->offered = self->needed + n_features;
     self->done = (uint8_t *)(self->outputs + n_learners);
     memset(self->done, 0, n_learners);
     return (PyObject *)self;
@@ -735,6 +887,7 @@ static void know(Walk *self, Py_ssize_t feature, double value)
     self->values[feature] = value;
     self->missing |= value != value;
     self->known[feature] = 1;
+    self->offered[feature] = 0;
 }
 
 /* fill(feature, value) */
@@ -755,24 +908,42 @@ static PyObject *walk_fill(PyObject *object, PyObject *const *args, Py_ssize_t n
     Py_RETURN_NONE;
 }
 
+/* Whether a value can be used as it is: a finite float, or one that may be missing; `kind` as in `fill_floats`. */
+static int is_usable(PyObject *raw, char kind)
+{
+    if (!PyFloat_CheckExact(raw) || !kind)
+        return 0;
+    double value = PyFloat_AsDouble(raw);
+    return value - value == 0.0 || (value != value && kind == 2);
+}
+
+/* Kinds of the features, as `fill_floats` takes them; NULL with an error if they are of another tree. */
+static const char *kinds_of(const Walk *self, PyObject *bytes)
+{
+    char *kinds;
+    Py_ssize_t n_kinds;
+    if (PyBytes_AsStringAndSize(bytes, &kinds, &n_kinds) < 0)
+        return NULL;
+    if (n_kinds != self->tree->n_features) {
+        PyErr_SetString(PyExc_ValueError, "kinds of another number of features");
+        return NULL;
+    }
+    return kinds;
+}
+
 /* fill_floats(features, raw, known, kinds, move): the values of some features, if they are all floats that need no
  * encoding; then true, and they are in `known`, too, and if they are to be moved, no longer in `raw`.  `kinds`
  * says for each feature: 0, never; 1, a number; 2, a number that may be missing. */
 static PyObject *walk_fill_floats(PyObject *object, PyObject *const *args, Py_ssize_t n_args)
 {
     Walk *self = (Walk *)object;
-    char *kinds;
-    Py_ssize_t n_kinds;
     if (n_args != 5 || !PyTuple_Check(args[0]) || !PyDict_Check(args[1]) || !PyDict_Check(args[2])) {
         PyErr_SetString(PyExc_TypeError, "fill_floats takes features, their values, what is known, and kinds");
         return NULL;
     }
-    if (PyBytes_AsStringAndSize(args[3], &kinds, &n_kinds) < 0)
+    const char *kinds = kinds_of(self, args[3]);
+    if (!kinds)
         return NULL;
-    if (n_kinds != self->tree->n_features) {
-        PyErr_SetString(PyExc_ValueError, "kinds of another number of features");
-        return NULL;
-    }
     Py_ssize_t n = PyTuple_Size(args[0]);
     int move = args[4] == Py_True;
     for (Py_ssize_t i = 0; i < n; i++) {
@@ -782,10 +953,7 @@ static PyObject *walk_fill_floats(PyObject *object, PyObject *const *args, Py_ss
         PyObject *raw = PyDict_GetItemWithError(args[1], PyTuple_GetItem(args[0], i));
         if (!raw && PyErr_Occurred())
             return NULL;
-        if (!raw || !PyFloat_CheckExact(raw) || !kinds[feature])
-            Py_RETURN_FALSE;
-        double value = PyFloat_AsDouble(raw);
-        if (value - value != 0.0 && (value == value || kinds[feature] != 2)) /* infinite, or missing */
+        if (!raw || !is_usable(raw, kinds[feature]))
             Py_RETURN_FALSE;
     }
     for (Py_ssize_t i = 0; i < n; i++) {
@@ -972,6 +1140,26 @@ static PyObject *walk_advance(PyObject *object, PyObject *Py_UNUSED(none))
     return advance((Walk *)object);
 }
 
+/* Whether all that the current step may look at is known or came along. */
+static int all_at_hand(const Walk *self)
+{
+    int lacking = 0;
+    for (Py_ssize_t feature = 0; feature < self->tree->n_features; feature++)
+        lacking |= self->uses[feature] & !(self->known[feature] | self->offered[feature]);
+    return !lacking;
+}
+
+/* The features that are not known and that the current step may look at, as bits of paths. */
+static uint64_t unknown_bits(const Walk *self)
+{
+    uint64_t unknown = 0;
+    for (int bit = 0; bit < self->tree->n_bits; bit++) {
+        int32_t feature = self->tree->feature_of[bit];
+        unknown |= (uint64_t)(self->uses[feature] & !self->known[feature]) << bit;
+    }
+    return unknown;
+}
+
 /* Take up the learners of one of the tree's sums that are not evaluated yet. */
 static int begin_sum(Walk *self, const Sums *sums, Py_ssize_t sum, int leaving)
 {
@@ -981,11 +1169,14 @@ static int begin_sum(Walk *self, const Sums *sums, Py_ssize_t sum, int leaving)
     self->leaving = leaving;
     self->uses = self->tree->uses + (2 * sum + leaving) * self->tree->n_features;
     Row row = row_of(self);
+    if (row.known && self->offers && all_at_hand(self))
+        row.known = NULL;
     if (!row.known) { /* nothing has to wait, so the learners need not be taken up one by one */
+        Notes notes = {self->outputs, self->done, {self->offers ? unknown_bits(self) : 0, 0, 0}};
         memset(self->totals, 0, sizeof(double) * (size_t)self->tree->shape.n_outputs);
-        self->evaluated +=
-            add_up_one(&self->tree->pool, sums, sum, &row, self->totals, NULL, self->outputs, self->done);
+        self->evaluated += add_up_one(&self->tree->pool, sums, sum, &row, self->totals, NULL, &notes);
         self->added = 1;
+        self->taken = notes.taken;
         return 0;
     }
     for (int64_t entry = first; entry < end; entry++) {
@@ -1026,7 +1217,7 @@ static int pass_gate(Walk *self, PyObject *events, PyObject *path)
     add_up_done(self, &tree->routes);
     double margin = self->totals[0], threshold = tree->shape.thresholds[self->node];
     int32_t child = margin > threshold ? tree->shape.upper[self->node] : tree->shape.lower[self->node];
-    PyObject *event = Py_BuildValue("snddi", "gate", self->node, margin, threshold, (int)child);
+    PyObject *event = Py_BuildValue("Onddi", tree->words[GATE], self->node, margin, threshold, (int)child);
     int failed = !event || PyList_Append(events, event) < 0;
     Py_XDECREF(event);
     if (failed)
@@ -1058,15 +1249,137 @@ static PyObject *margins_of(Walk *self)
     return margins;
 }
 
-/* go(events, path): down the tree as far as the known features allow.  A tuple of the features that are missing, or, at
- * the end, a list of the margins.  Gates that were passed, and the nodes below the root, are appended to the lists. */
-static PyObject *walk_go(PyObject *object, PyObject *const *args, Py_ssize_t n_args)
+/* The features that the learners of the current step ask for first, of those that are not known, as bits. */
+static uint64_t first_unknown(const Walk *self)
 {
-    Walk *self = (Walk *)object;
-    if (n_args != 2 || !PyList_Check(args[0]) || !PyList_Check(args[1])) {
-        PyErr_SetString(PyExc_TypeError, "go takes a list of events and a list of nodes");
+    const Pool *pool = &self->tree->pool;
+    const Sums *sums = self->leaving ? &self->tree->predicts : &self->tree->routes;
+    const Row row = {self->values, self->known, self->missing};
+    uint64_t before = 0, unknown = unknown_bits(self);
+    for (int64_t entry = sums->start[self->node]; entry < sums->start[self->node + 1]; entry++) {
+        const Learner *learner = pool->learners + sums->learner[entry];
+        int32_t at = learner->root;
+        go_on(pool, &row, &at, 1, learner->depth, learner->kinds);
+        const Position *here = pool->positions + at;
+        for (int bit = 0; here->what & (INNER | LINEAR) && bit < self->tree->n_bits; bit++)
+            if (self->tree->feature_of[bit] == (int32_t)feature_at(here))
+                before |= (uint64_t)1 << bit & unknown;
+    }
+    return before;
+}
+
+/* What `go` is given beside the lists of events and nodes, if values came along. */
+typedef struct {
+    PyObject *known, *held; /* values by feature: bought, and those that came along */
+    PyObject *charges;      /* for each feature, the items that it buys */
+    PyObject *bill;         /* a list: the number of waves, the items that are paid, those that were bought */
+} Purse;
+
+/* Move the value of a feature from what came along to what is known, and add its items; -1 with an error. */
+static int buy_feature(Walk *self, const Purse *purse, PyObject *number, PyObject **items)
+{
+    Py_ssize_t feature = PyLong_AsSsize_t(number);
+    PyObject *raw = PyDict_GetItemWithError(purse->held, number);
+    if (!raw) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "a value that came along is gone");
+        return -1;
+    }
+    PyObject *together = PyNumber_Or(*items, PyList_GetItem(purse->charges, feature));
+    if (!together)
+        return -1;
+    Py_DECREF(*items);
+    *items = together;
+    know(self, feature, self->values[feature]);
+    return PyDict_SetItem(purse->known, number, raw) < 0 || PyDict_DelItem(purse->held, number) < 0 ? -1 : 0;
+}
+
+/* Put a set of items on the bill: those of them that were not paid before. */
+static PyObject *charge(const Purse *purse, PyObject *items)
+{
+    PyObject *paid = PyList_GetItem(purse->bill, 1), *bought = PyList_GetItem(purse->bill, 2);
+    PyObject *all = PyNumber_Or(paid, items), *new = all ? PyNumber_Xor(all, paid) : NULL;
+    PyObject *both = new ? PyNumber_Or(bought, new) : NULL;
+    if (!both) {
+        Py_XDECREF(all);
+        Py_XDECREF(new);
         return NULL;
     }
+    PyList_SetItem(purse->bill, 1, all);
+    PyList_SetItem(purse->bill, 2, both);
+    return new;
+}
+
+/* Buy one wave of values that came along; the event is noted. */
+static int buy_wave(Walk *self, const Purse *purse, uint64_t wave, PyObject *events)
+{
+    Py_ssize_t size = 0, number = PyLong_AsSsize_t(PyList_GetItem(purse->bill, 0)) + 1;
+    for (uint64_t left = wave; left; left &= left - 1)
+        size++;
+    PyObject *features = PyTuple_New(size), *items = PyLong_FromLong(0), *new = NULL, *event = NULL, *count;
+    int failed = !features || !items;
+    Py_ssize_t place = 0;
+    for (int bit = 0; !failed && bit < self->tree->n_bits; bit++) {
+        if (!(wave >> bit & 1))
+            continue;
+        PyObject *feature = PyLong_FromLong(self->tree->feature_of[bit]);
+        failed = !feature || PyTuple_SetItem(features, place++, feature) < 0 ||
+                 buy_feature(self, purse, feature, &items) < 0;
+    }
+    if (!failed && (new = charge(purse, items)))
+        event = Py_BuildValue("OnnOOOOO", self->tree->words[BOUGHT], self->node, number, features, new, Py_None,
+                              Py_None, self->tree->words[CAME_ALONG]);
+    count = event ? PyLong_FromSsize_t(number) : NULL;
+    failed = !count || PyList_SetItem(purse->bill, 0, count) < 0 || PyList_Append(events, event) < 0;
+    Py_XDECREF(features);
+    Py_XDECREF(items);
+    Py_XDECREF(new);
+    Py_XDECREF(event);
+    return failed ? -1 : 0;
+}
+
+/* Buy what the current step took of the values that came along: wave by wave, as if each had been asked for. */
+static int buy_taken(Walk *self, const Purse *purse, PyObject *events)
+{
+    uint64_t left = self->taken.all, wave = self->taken.alone;
+    self->taken = (Taken){0, 0, 0};
+    for (; left; left &= ~wave) {
+        if (wave != left) /* some are needed only after others */
+            wave = first_unknown(self) & left;
+        if (!wave) {
+            PyErr_SetString(PyExc_RuntimeError, "what a step took is not on its ways");
+            return -1;
+        }
+        if (buy_wave(self, purse, wave, events) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Have the values that came along at hand, as far as they can be used as they are. */
+static int take_offers(Walk *self, PyObject *held, const char *kinds)
+{
+    PyObject *number, *raw;
+    Py_ssize_t at = 0;
+    memset(self->offered, 0, (size_t)self->tree->n_features);
+    self->offers = 0;
+    while (self->tree->paths && PyDict_Next(held, &at, &number, &raw)) {
+        Py_ssize_t feature = feature_of(self, number);
+        if (feature < 0)
+            return -1;
+        if (self->known[feature] || !is_usable(raw, kinds[feature]))
+            continue;
+        self->values[feature] = PyFloat_AsDouble(raw);
+        self->missing |= self->values[feature] != self->values[feature];
+        self->offered[feature] = 1;
+        self->offers = 1;
+    }
+    return 0;
+}
+
+/* Down the tree as far as what is known, or came along and may be bought, allows. */
+static PyObject *go_down(Walk *self, PyObject *events, PyObject *path, const Purse *purse)
+{
     if (self->node < 0 && enter(self, 0) < 0)
         return NULL;
     for (;;) {
@@ -1076,11 +1389,47 @@ static PyObject *walk_go(PyObject *object, PyObject *const *args, Py_ssize_t n_a
                 return missing;
             Py_DECREF(missing);
         }
+        if (purse && self->taken.all && buy_taken(self, purse, events) < 0)
+            return NULL;
         if (self->leaving)
             return margins_of(self);
-        if (pass_gate(self, args[0], args[1]) < 0)
+        if (pass_gate(self, events, path) < 0)
             return NULL;
     }
+}
+
+/* go(events, path): down the tree as far as the known features allow.  A tuple of the features that are missing, or, at
+ * the end, a list of the margins.  Gates that were passed, and the nodes below the root, are appended to the lists. */
+static PyObject *walk_go(PyObject *object, PyObject *const *args, Py_ssize_t n_args)
+{
+    Walk *self = (Walk *)object;
+    if (n_args != 2 || !PyList_Check(args[0]) || !PyList_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "go takes a list of events and a list of nodes");
+        return NULL;
+    }
+    self->offers = 0;
+    return go_down(self, args[0], args[1], NULL);
+}
+
+/* go_buying(events, path, known, held, kinds, charges, bill): the same, and on the way values that came along are
+ * bought when they are needed: they move from `held` to `known`, their items go on the bill, and it is an event.  Where
+ * a step may look at more than is at hand, it waits as in `go`. */
+static PyObject *walk_go_buying(PyObject *object, PyObject *const *args, Py_ssize_t n_args)
+{
+    Walk *self = (Walk *)object;
+    if (n_args != 7 || !PyList_Check(args[0]) || !PyList_Check(args[1]) || !PyDict_Check(args[2]) ||
+        !PyDict_Check(args[3]) || !PyList_Check(args[5]) || PyList_Size(args[5]) != self->tree->n_features ||
+        !PyList_Check(args[6]) || PyList_Size(args[6]) != 3) {
+        PyErr_SetString(PyExc_TypeError, "go_buying takes lists, values, kinds, charges and a bill");
+        return NULL;
+    }
+    const char *kinds = kinds_of(self, args[4]);
+    if (!kinds || take_offers(self, args[3], kinds) < 0)
+        return NULL;
+    const Purse purse = {args[2], args[3], args[5], args[6]};
+    PyObject *found = go_down(self, args[0], args[1], &purse);
+    self->offers = 0;
+    return found;
 }
 
 static int are_weights(PyObject *weights)
@@ -1175,6 +1524,7 @@ static PyMethodDef walk_methods[] = {
     {"fill", FAST(walk_fill), METH_FASTCALL, "A feature's value is known now."},
     {"fill_floats", FAST(walk_fill_floats), METH_FASTCALL, "Values of features, if they are plain floats; whether so."},
     {"go", FAST(walk_go), METH_FASTCALL, "Down the tree: the features that are missing, or the margins at the end."},
+    {"go_buying", FAST(walk_go_buying), METH_FASTCALL, "The same, buying values that came along when they are needed."},
     {"begin", walk_begin, METH_O, "Take up the learners of a step."},
     {"advance", walk_advance, METH_NOARGS, "Evaluate as far as known features allow; the features that are missing."},
     {"sums", walk_sums, METH_O, "Weighted sums over learners that are evaluated."},

@@ -31,7 +31,19 @@ from pathlib import Path
 import numpy as np
 
 import cstc
-from model_files import TASKS, array_names, get, pack, pick, put, random_model, smoke, unpack, with_digest
+from model_files import (
+    TASKS,
+    array_names,
+    as_version_1,
+    get,
+    pack,
+    pick,
+    put,
+    random_model,
+    smoke,
+    unpack,
+    with_digest,
+)
 
 MEMORY_LIMIT = 2**30
 TIME_LIMIT = 20.0
@@ -354,7 +366,8 @@ def missing_member(rng, members):
 
 def other_version(rng, members):
     manifest = json.loads(members["manifest.json"])
-    manifest["version"] = pick(rng, [0, 2, 3, 99, 10**30, -1, "1", "2", 1.0, 1.5, True, None, [1], {"1": 1}])
+    other = 3 - manifest["version"]  # 1 and 2 are both read, and hold different things
+    manifest["version"] = pick(rng, [0, other, 3, 99, 10**30, -1, "1", "2", 1.0, 1.5, True, None, [1], {"1": 1}])
     if rng.random() < 0.3:
         manifest["added later"] = {"x": 1}
     members["manifest.json"] = json.dumps(manifest).encode()
@@ -373,7 +386,8 @@ def other_json(rng, members):
     """A value somewhere in model.json becomes another, appears twice, or is gone."""
     document = json.loads(members["model.json"])
     places = [(document, key) for key in document]
-    for container in [*document.values(), *document["categories"].values(), *(document["classes"] or {}).values()]:
+    inner = [document["categories"], document["classes"] or {}, document.get("training", {})]
+    for container in [*document.values(), *(value for entry in inner for value in entry.values())]:
         if isinstance(container, dict):
             places += [(container, key) for key in container]
         if isinstance(container, list):
@@ -382,6 +396,12 @@ def other_json(rng, members):
     strange = [None, True, 0, 1, -1, 2**31, 10**30, 0.5, 1e308, float("nan"), float("inf"), "", "x", "x0", "x" * 10_000]
     strange += [[], {}, [[]], ["x0"], ["x0", "x0"], {"x0": ["a"]}, "\ud800", "softmax", "identity", "logistic", "\0"]
     strange += [list(range(1000)), [str(k) for k in range(1000)], {"type": "float16", "values": [1e6, 2.0]}]
+    strange += [
+        {"rows": 0},
+        {"rows": 5, "mean_cost": None, "reached": [1.0], "trained": None},
+        "2026-11-16",
+        [2.0, -1.0],
+    ]
     strange += [{"type": "str", "values": ["a\0", "a"]}, {"type": "int8", "values": [1000, 1]}]
     choice = int(rng.integers(4))
     if choice == 0:
@@ -469,12 +489,13 @@ def scratch():
 
 @functools.cache
 def base_files():
-    """Two dozen small models of every task: the same in every run, whatever its seed."""
+    """Two dozen small models of every task and version: the same in every run, whatever its seed."""
     rng = np.random.default_rng(2013)
     path, files = Path(scratch()) / "base.cstc", []
     for k in range(24):
         cstc.save(random_model(rng, TASKS[k % 3]), path)
-        files.append(path.read_bytes())
+        raw = path.read_bytes()
+        files.append(as_version_1(raw) if k % 4 == 0 else raw)
     return files
 
 

@@ -8,8 +8,10 @@ import zipfile
 
 import numpy as np
 
+from cstc import UnseenValueWarning
 from cstc.costs import ResolvedCosts
-from cstc.model import FittedTree, Schema, TreePool, TreeShape
+from cstc.model import FittedTree, Schema, Training, TreePool, TreeShape
+from cstc.model.fallbacks import Estimates
 
 TASKS = ("identity", "logistic", "softmax")
 
@@ -25,7 +27,7 @@ def random_pool(rng, n_learners, n_features, categorical, depth=3):
         here = len(nodes["feature"])
         row = {"feature": -1, "threshold": 0.0, "left": here, "right": here, "missing_left": False}
         row |= {"zero_is_missing": False, "category_start": -1, "category_count": 0, "linear_feature": -1}
-        row["value"] = rng.normal()
+        row |= {"value": rng.normal(), "share_left": int(rng.integers(255)) / 254}
         for name, values in nodes.items():
             values.append(row[name])
         if level == 0 or rng.random() < 0.2:
@@ -47,7 +49,7 @@ def random_pool(rng, n_learners, n_features, categorical, depth=3):
 
     for _ in range(n_learners):
         roots.append(add(depth))
-    kinds = {"threshold": float, "value": float, "missing_left": bool, "zero_is_missing": bool}
+    kinds = {"threshold": float, "value": float, "share_left": float, "missing_left": bool, "zero_is_missing": bool}
     return TreePool(
         roots=np.array(roots, dtype=int),
         category_left=np.array(category_left, dtype=bool),
@@ -81,6 +83,14 @@ def random_costs(rng, names):
     return ResolvedCosts([f"item {r}" for r in range(n_items)], rng.random(n_items) * 10, requires, 0.25)
 
 
+def random_training(rng, n_terminals):
+    """All of it, some of it or nothing."""
+    shares = rng.random(n_terminals) + 0.01
+    known = {"rows": int(rng.integers(1, 10**6)), "mean_cost": float(rng.random()), "reached": shares / shares.sum()}
+    known["trained"] = "2026-11-16" if rng.random() < 0.5 else "2026-11-16T12:30:00+01:00"
+    return Training(**{name: value for name, value in known.items() if rng.random() < 0.7})
+
+
 def random_model(rng, link=None):
     """A model of any task, of any shape, with or without categories, missing values and shared items."""
     link = link or TASKS[int(rng.integers(3))]
@@ -94,6 +104,7 @@ def random_model(rng, link=None):
         shape = shape.prune(int(rng.integers(1, shape.n_nodes)))
     n = shape.n_nodes
     route = rng.normal(size=(n_learners, n)) * (rng.random((n_learners, n)) < 0.5)
+    fallbacks = random_fallbacks(rng, n_learners, n, n_outputs, n_features) if rng.random() < 0.5 else {}
     return FittedTree(
         pool=random_pool(rng, n_learners, n_features, categorical),
         shape=shape,
@@ -109,22 +120,53 @@ def random_model(rng, link=None):
             {names[j]: [f"value {k}" for k in range(4)] for j in sorted(categorical)},
             rng.random(n_features) < 0.5,
             classes,
+            frozenset(names[j] for j in range(n_features) if j not in categorical and rng.random() < 0.2),
+            rng.normal(size=n_features),
         ),
+        training=random_training(rng, shape.n_terminals),
+        **fallbacks,
     )
 
 
-def random_rows(rng, n_features, n=12, missing=True):
-    X = np.where(
-        rng.random((n, n_features)) < 0.3, rng.integers(-1, 6, size=(n, n_features)), rng.normal(size=(n, n_features))
-    )
-    return np.where(rng.random(X.shape) < 0.1, np.nan, X) if missing else X
+def random_fallbacks(rng, n_learners, n_nodes, n_outputs, n_features):
+    """Further experts, or none, and what is known of all of them; some are not for the rows of some nodes."""
+    n = int(rng.integers(0, 4))
+    n_sources = int(rng.integers(0, 4))
+    source_features = np.zeros((n_sources, n_features), dtype=bool)
+    if n_sources:
+        source_features[rng.integers(n_sources, size=n_features), np.arange(n_features)] = True
+    losses = np.where(rng.random((n_nodes, n_nodes + n)) < 0.2, -1.0, rng.random((n_nodes, n_nodes + n)))
+    return {
+        "fallback_weights": rng.normal(size=(n_learners, n, n_outputs)) * (rng.random((n_learners, n, n_outputs)) < 0.4),
+        "fallback_intercepts": rng.normal(size=(n, n_outputs)),
+        "estimates": Estimates(
+            losses=losses,
+            path_losses=rng.random(n_nodes),
+            harm=rng.random((n_nodes + n, n_sources)),
+            source_names=[f"source {s}" for s in range(n_sources)],
+            source_features=source_features,
+            cost_weight=float(rng.random()),
+        ),
+    }
+
+
+def random_rows(rng, model, n=12, missing=True):
+    """Whole numbers and others, and gaps where the model may have seen some."""
+    shape = (n, len(model.schema.feature_names))
+    X = np.where(rng.random(shape) < 0.3, rng.integers(-1, 6, size=shape), rng.normal(size=shape))
+    return np.where((rng.random(shape) < 0.1) & model.schema.may_miss, np.nan, X) if missing else X
 
 
 def smoke(model, rng):
-    """Use everything that a loaded model is for."""
-    n_features = len(model.schema.feature_names)
+    """Use everything that a loaded model is for; rows have categories that it does not know."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnseenValueWarning)
+        _smoke(model, rng)
+
+
+def _smoke(model, rng):
     for missing in (False, True):
-        X = random_rows(rng, n_features, missing=missing)
+        X = random_rows(rng, model, missing=missing)
         margins, branch = model.decision_and_cost(X)
         learner = model.predict_cost(X, "learner")
         if not missing:
@@ -138,6 +180,13 @@ def smoke(model, rng):
         assert (model.apply(X) < model.shape.n_terminals).all()
     assert np.isfinite(model.terminal_costs()).all()
     model.compressed()
+    gone = np.flatnonzero(rng.random(len(model.schema.feature_names)) < 0.5)
+    X = random_rows(rng, model, missing=False)
+    other = model.without(gone)
+    margins, cost = other.decision_and_cost(X)
+    assert np.isfinite(margins).all()
+    assert (cost >= 0).all()
+    assert not np.isin(other.pool.feature, gone).any()
 
 
 # -- a file, taken apart -----------------------------------------------------------------------------------------
@@ -160,12 +209,28 @@ def pack(members, method=zipfile.ZIP_STORED):
 
 def with_digest(members):
     """A manifest that fits the content; the digest is computed as the format says, not by the code under test."""
-    digest = hashlib.sha256(b"cstc-model 1\n")
+    manifest = json.loads(members["manifest.json"])
+    digest = hashlib.sha256(f"cstc-model {manifest['version']}\n".encode())
     for name, content in members.items():
         if name != "manifest.json":
             digest.update(f"{name} {len(content)}\n".encode() + content)
-    manifest = json.loads(members["manifest.json"]) | {"sha256": digest.hexdigest()}
-    return members | {"manifest.json": json.dumps(manifest).encode()}
+    return members | {"manifest.json": json.dumps(manifest | {"sha256": digest.hexdigest()}).encode()}
+
+
+ADDED_BY_2 = ("share_left", "means", "fallback_places", "fallback_values", "fallback_intercepts")
+ADDED_BY_2 += ("losses", "path_losses", "harm", "source_places")
+
+
+def as_version_1(raw):
+    """The bytes of a file as version 1 had them: without what version 2 adds."""
+    members = unpack(raw)
+    document = json.loads(members["model.json"])
+    del document["booleans"], document["training"], document["estimates"]
+    for name in ADDED_BY_2:
+        members.pop(f"arrays/{name}.npy", None)
+    manifest = json.loads(members["manifest.json"]) | {"version": 1}
+    members |= {"model.json": json.dumps(document).encode(), "manifest.json": json.dumps(manifest).encode()}
+    return pack(with_digest(members))
 
 
 def get(members, name):

@@ -1,5 +1,6 @@
 """The command line: what it prints, what it refuses in names of its own options, and that it serves as told."""
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -85,6 +86,16 @@ def test_inspect():
     assert any(line.startswith("smoker") and "category: never, now, once" in line for line in lines)
 
 
+def test_inspect_names_the_model():
+    lines = run("inspect", GOLDEN.with_name("model-v2.cstc")).splitlines()
+    digest = hashlib.sha256(GOLDEN.with_name("model-v2.cstc").read_bytes()).hexdigest()
+    assert lines[:2] == ["model        model-v2.cstc", f"sha256       {digest}"]
+    assert lines[2:4] == ["trained      on 442 rows, 2026-11-16", "mean cost    61.25 in training"]
+    lines = run("inspect", GOLDEN).splitlines()
+    assert lines[0] == "model        model-v1.cstc"
+    assert lines[2].startswith("predicts ")
+
+
 def test_inspect_every_kind_of_model(tmp_path):
     rng = np.random.default_rng(0)
     for k, task in enumerate(["regression", "binary", "multiclass", "ranking"] * 3):
@@ -121,7 +132,7 @@ def test_serve_with_all_options(folder, served, monkeypatch):
     arguments = ["-e", "cli_sources:first", "-e", "cli_sources:second", "--host", "0.0.0.0", "--port", 9000]
     arguments += ["--token-variable", "MY_TOKEN", "--prefetch", "node", "--threads", 3, "--max-seconds", 2]
     arguments += ["--max-body", 5000, "--max-rows", 7, "--max-predictions", 8, "--max-sessions", 9]
-    arguments += ["--session-seconds", 11, "--access-log"]
+    arguments += ["--session-seconds", 11, "--access-log", "--strict"]
     run("serve", "model.cstc", *arguments)
     ((predictor, options),) = served
     assert predictor.prefetch == "node"
@@ -130,6 +141,8 @@ def test_serve_with_all_options(folder, served, monkeypatch):
     assert (limits.sessions, limits.session_seconds) == (9, 11)
     assert (options["host"], options["port"], options["token"]) == ("0.0.0.0", 9000, "secret")
     assert options["access_log"]
+    assert predictor.strict
+    assert options["model"] == ("model.cstc", hashlib.sha256((folder / "model.cstc").read_bytes()).hexdigest())
 
 
 def test_serve_without_all_extractors(folder, served):

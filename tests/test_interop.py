@@ -60,6 +60,7 @@ TASKS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::cstc.UnseenValueWarning")
 @pytest.mark.parametrize("task", TASKS)
 def test_equals_the_booster(task):
     booster, X = train(**TASKS[task])
@@ -99,8 +100,10 @@ def test_missing_values_are_valid_where_training_saw_some():
     assert dict(zip(NAMES, model.schema.may_miss.tolist(), strict=True))["a"]
     assert not model.schema.may_miss[1:4].any()
     assert not cstc.from_lightgbm(train("regression", missing=False)[0]).schema.may_miss[:4].any()
-    with pytest.raises(ValueError, match="b is missing, and training saw no missing values in it"):
+    with pytest.warns(cstc.UnseenValueWarning, match="b is missing, and training saw no missing values in it"):
         Session(model, known={"b": None})
+    unused = cstc.from_lightgbm(train("regression", missing=False, rounds=1, num_leaves=2)[0])
+    assert unused.schema.may_miss.sum() == len(NAMES) - 1  # nothing is known of what no split looks at
 
 
 def test_trees_up_to_the_best_iteration():
@@ -157,9 +160,9 @@ def test_categories_of_pandas():
                 session.tell({name: table[name].iloc[i] for name in wanted})
             assert session.answer().value == pytest.approx(expected[i], rel=1e-9)
     unknown = table.head(1).assign(city=pd.Categorical(["Rom"]))
-    session = Session(
-        model, known={"a": unknown["a"].iloc[0], "n": 3, "city": "Rom", "grade": unknown["grade"].iloc[0]}
-    )
+    known = {"a": unknown["a"].iloc[0], "n": 3, "city": "Rom", "grade": unknown["grade"].iloc[0]}
+    with pytest.warns(cstc.UnseenValueWarning, match="city holds a category that training did not see"):
+        session = Session(model, known=known)
     assert session.answer().value == pytest.approx(booster.predict(unknown.assign(n=3))[0])
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .frontier import Frontier
     from .interop import from_lightgbm
     from .model.file import ModelFileError, load, save
+    from .model.unseen import UnseenValueWarning
     from .paper.exact import Exact
     from .paper.method import Paper
 
@@ -24,6 +25,7 @@ __all__ = [
     "Frontier",
     "ModelFileError",
     "Paper",
+    "UnseenValueWarning",
     "__version__",
     "from_lightgbm",
     "load",
@@ -40,6 +42,7 @@ _HOMES = {
     "Frontier": "frontier",
     "ModelFileError": "model.file",
     "Paper": "paper.method",
+    "UnseenValueWarning": "model.unseen",
     "from_lightgbm": "interop",
     "load": "model.file",
     "save": "model.file",

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import __version__
 from .model import FittedTree
-from .model.file import ModelFileError, load
+from .model.file import FileIdentity, ModelFileError, load_named
 
 try:
     import click
@@ -77,6 +77,12 @@ def main() -> None:
 )
 @click.option("--max-sessions", default=1000, show_default=True, help="Sessions open at the same time.")
 @click.option("--session-seconds", default=600.0, show_default=True, help="A session not used for so long is gone.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Answer 409 where a path is not complete or a value is of a kind that training did not see, unless a request "
+    "says otherwise.",
+)
 @click.option("--access-log", is_flag=True, help="Log every request.")
 def serve(
     model: str,
@@ -94,6 +100,7 @@ def serve(
     max_predictions: int,
     max_sessions: int,
     session_seconds: float,
+    strict: bool,
     access_log: bool,
 ) -> None:
     """Answer over HTTP with the model in a file."""
@@ -106,12 +113,14 @@ def serve(
     except ImportError as error:
         raise click.ClickException(str(error)) from None
 
-    tree = _load(model)
+    tree, identity = _load(model)
     sources = [source for name in extractors for source in _find_extractors(name)]
     # without sources of its own the service asks its clients for everything
     by_client = given or (() if sources else tree.schema.feature_names)
     try:
-        predictor = OnDemandPredictor(tree, sources, given=by_client, prefetch=prefetch, max_threads=threads)
+        predictor = OnDemandPredictor(
+            tree, sources, given=by_client, prefetch=prefetch, strict=strict, max_threads=threads
+        )
         limits = Limits(
             body_bytes=max_body,
             rows=max_rows,
@@ -133,6 +142,7 @@ def serve(
             token=token,
             allow_no_token=allow_no_token,
             limits=limits,
+            model=identity,
             access_log=access_log,
             on_ready=lambda address: click.echo(f"serving {model} on {address} (stop with Ctrl+C)"),
         )
@@ -160,9 +170,9 @@ def _in_options(message: str) -> str:
     return message.replace("given= what every call brings along as known", "--given what every request brings along")
 
 
-def _load(path: str) -> FittedTree:
+def _load(path: str) -> tuple[FittedTree, FileIdentity]:
     try:
-        return load(path)
+        return load_named(path)
     except (ModelFileError, OSError) as error:
         raise click.ClickException(str(error)) from None
 
@@ -201,10 +211,19 @@ def _find_extractors(name: str) -> list[Any]:
 @main.command()
 @model_argument
 def inspect(model: str) -> None:
-    """Print the tree of a model, its items with their prices, and its features."""
-    tree = _load(model)
-    for block in (_summary(tree), _tree(tree), _items(tree), _features(tree)):
+    """Print which model it is, its tree, its items with their prices, and its features."""
+    tree, identity = _load(model)
+    for block in (_identity(tree, identity), _summary(tree), _tree(tree), _items(tree), _features(tree)):
         click.echo("\n".join(block))
+
+
+def _identity(tree: FittedTree, identity: FileIdentity) -> list[str]:
+    training = tree.training
+    lines = [f"model        {identity.name}", f"sha256       {identity.sha256}"]
+    known = [] if training.rows is None else [f"on {_count(training.rows, 'row')}"]
+    known += [] if training.trained is None else [training.trained]
+    lines += [f"trained      {', '.join(known)}"] if known else []
+    return lines + ([] if training.mean_cost is None else [f"mean cost    {training.mean_cost:g} in training"])
 
 
 def _summary(tree: FittedTree) -> list[str]:

@@ -161,12 +161,14 @@ def _nodes(root: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _may_miss(trees: list[dict[str, Any]], n_features: int) -> np.ndarray:
-    may_miss = np.zeros(n_features, dtype=bool)
+    """Which features missed values in training, as their splits tell; of one that nobody looks at nothing is known."""
+    may_miss, used = np.zeros((2, n_features), dtype=bool)
     for tree in trees:
         for node in _nodes(tree):
             if "split_feature" in node:
                 may_miss[node["split_feature"]] |= node["missing_type"] != "None"
-    return may_miss
+                used[node["split_feature"]] = True
+    return may_miss | ~used
 
 
 def _mean(tree: dict[str, Any]) -> float:

@@ -17,6 +17,7 @@ import numpy as np
 
 __all__ = [
     "any_infinite",
+    "any_missing",
     "blocks",
     "cells_at",
     "column_at",
@@ -111,6 +112,12 @@ def any_infinite(X: Any) -> bool:
     if is_sparse(X):
         return bool(np.isinf(X.data).any())
     return any(bool(np.isinf(X[rows]).any()) for rows in blocks(X))
+
+
+def any_missing(X: Any) -> bool:
+    """Whether a value is missing: the least of several values is no number if one of them is none."""
+    least = np.minimum.reduce(X.data if is_sparse(X) else X, axis=None, initial=0.0)
+    return bool(least != least)
 
 
 def missing_columns(X: Any) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Tables in: pandas, polars and whatever else narwhals reads.
 
 A fitted model computes with a matrix; how a table becomes one is in `model.schema`, which a loaded model needs too.
-Here is what only training asks: whether something is a table, which of its columns hold categories, and some of its
-rows.
+Here is what only training asks: whether something is a table, which of its columns hold categories or true and false,
+and some of its rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sklearn.utils import _safe_indexing
 from .matrix import is_sparse, rows_at
 from .model.schema import columns_of, is_missing
 
-__all__ = ["categories_of", "is_frame", "take_rows"]
+__all__ = ["booleans_of", "categories_of", "is_frame", "take_rows"]
 
 
 def is_frame(X: Any) -> bool:
@@ -45,6 +45,25 @@ def categories_of(X: Any) -> dict[str, list]:
             continue  # numbers in a column of no type
         found[name] = sorted({str(value) for value in values})
     return found
+
+
+def booleans_of(X: Any) -> frozenset[str]:
+    """The columns of a table, or of an array, that hold true and false."""
+    if isinstance(X, np.ndarray):
+        return frozenset(f"x{j}" for j in range(X.shape[1]) if X.dtype == bool) if X.ndim == 2 else frozenset()
+    if not is_frame(X):
+        return frozenset()
+    frame = nw.from_native(X, eager_only=True)
+    return frozenset(
+        name for name, column in zip(columns_of(X), frame.iter_columns(), strict=True) if _holds_booleans(column)
+    )
+
+
+def _holds_booleans(column: Any) -> bool:
+    if column.dtype != nw.Object:
+        return column.dtype == nw.Boolean
+    values = [value for value in column.to_list() if not is_missing(value)]
+    return bool(values) and all(isinstance(value, bool | np.bool_) for value in values)
 
 
 def take_rows(X: Any, at: np.ndarray) -> Any:

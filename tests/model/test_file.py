@@ -1,5 +1,6 @@
 """The model file: what goes in comes out, and nothing else comes out."""
 
+import hashlib
 import importlib.util
 import io
 import json
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import zipfile
 from dataclasses import fields, replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import joblib
@@ -19,8 +21,9 @@ import pytest
 import cstc
 import model_files
 from cstc import CSTCClassifier, CSTCRanker, CSTCRegressor, Exact, Experts, ModelFileError
-from cstc.model import Schema, TreePool, TreeShape
-from model_files import TASKS, get, pack, put, random_model, random_rows, smoke, unpack, with_digest
+from cstc.model import Schema, Training, TreePool, TreeShape
+from cstc.model.file import load_named
+from model_files import TASKS, as_version_1, get, pack, put, random_model, random_rows, smoke, unpack, with_digest
 
 TESTS = Path(__file__).parents[1]
 SMALL = {"n_weak_learners": 5, "method": Experts(folds=2), "random_state": 0, "n_jobs": 1}
@@ -29,8 +32,11 @@ SMALL = {"n_weak_learners": 5, "method": Experts(folds=2), "random_state": 0, "n
 def assert_same_model(model, other):
     for field in fields(TreePool):
         assert np.array_equal(getattr(model.pool, field.name), getattr(other.pool, field.name)), field.name
-    for name in ("predict_weights", "predict_intercepts", "route_weights", "thresholds", "constant"):
+    names = ("predict_weights", "predict_intercepts", "route_weights", "thresholds", "constant")
+    for name in (*names, "fallback_weights", "fallback_intercepts"):
         assert np.array_equal(getattr(model, name), getattr(other, name)), name
+    assert_same_estimates(model.estimates, other.estimates)
+    assert np.array_equal(model.schema.means, other.schema.means)
     assert np.array_equal(model.shape.upper, other.shape.upper)
     assert np.array_equal(model.shape.lower, other.shape.lower)
     assert model.link == other.link
@@ -46,6 +52,24 @@ def assert_same_model(model, other):
     else:
         assert model.schema.classes.dtype == other.schema.classes.dtype
         assert model.schema.classes.tolist() == other.schema.classes.tolist()
+    assert model.schema.booleans == other.schema.booleans
+    assert_same_training(model.training, other.training)
+
+
+def assert_same_estimates(estimates, other):
+    assert (estimates is None) == (other is None)
+    if estimates is not None:
+        for name in ("losses", "path_losses", "harm", "source_features"):
+            assert np.array_equal(getattr(estimates, name), getattr(other, name)), name
+        assert estimates.source_names == other.source_names
+        assert estimates.cost_weight == other.cost_weight
+
+
+def assert_same_training(training, other):
+    assert (training.rows, training.mean_cost, training.trained) == (other.rows, other.mean_cost, other.trained)
+    assert (training.reached is None) == (other.reached is None)
+    if training.reached is not None:
+        assert np.array_equal(training.reached, other.reached)
 
 
 @pytest.fixture
@@ -73,6 +97,7 @@ def load_members(path, members):
 # -- there and back ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::cstc.UnseenValueWarning")
 @pytest.mark.parametrize("link", TASKS)
 @pytest.mark.parametrize("seed", range(20))
 def test_random_models_come_back_as_they_were(path, link, seed):
@@ -81,7 +106,7 @@ def test_random_models_come_back_as_they_were(path, link, seed):
     cstc.save(model, path)
     loaded = cstc.load(path)
     assert_same_model(model, loaded)
-    X = random_rows(rng, len(model.schema.feature_names), n=50)
+    X = random_rows(rng, model, n=50)
     assert np.array_equal(model.decision_function(X), loaded.decision_function(X), equal_nan=True)
     assert np.array_equal(model.apply(X), loaded.apply(X))
     for counting in ("branch", "learner"):
@@ -216,20 +241,139 @@ def golden():
     return module
 
 
-def test_the_first_version_is_read_for_ever():
-    expected = json.loads((TESTS / "golden" / "model-v1.json").read_text())
-    answers = golden().answers(cstc.load(TESTS / "golden" / "model-v1.cstc"))
-    assert answers.keys() == expected.keys()
-    for name in ("rows", "predict", "apply", "items by branch"):
-        assert answers[name] == expected[name]
-    for name in ("decision_function", "predict_proba", "cost by branch", "cost by learner"):
-        np.testing.assert_allclose(answers[name], expected[name], rtol=1e-12, atol=1e-12)
+@pytest.mark.parametrize("version", [1, 2])
+def test_every_version_is_read_for_ever(version):
+    expected = json.loads((TESTS / "golden" / f"model-v{version}.json").read_text())
+    answers = golden().answers(cstc.load(TESTS / "golden" / f"model-v{version}.cstc"))
+    assert answers.keys() - expected.keys() == ({"without glucose", "cost without glucose"} if version == 1 else set())
+    for name, values in expected.items():
+        if name in ("rows", "predict", "apply", "items by branch"):
+            assert answers[name] == values
+        else:
+            np.testing.assert_allclose(answers[name], values, rtol=1e-12, atol=1e-12)
+
+
+def test_what_later_versions_add_is_unknown_in_the_first():
+    model = cstc.load(TESTS / "golden" / "model-v1.cstc")
+    assert_same_model(model, golden().golden_model())
+    assert_same_training(model.training, Training())
+    assert model.schema.booleans == frozenset()
+    assert_same_model(cstc.load(TESTS / "golden" / "model-v2.cstc"), golden().golden_model_2())
 
 
 def test_the_bytes_are_the_same_on_every_machine(path):
-    """To be dropped when `save` writes a later version; the test above stays."""
-    cstc.save(golden().golden_model(), path)
-    assert path.read_bytes() == (TESTS / "golden" / "model-v1.cstc").read_bytes()
+    """To go on with the files of the next version when `save` writes that; the tests above stay."""
+    cstc.save(golden().golden_model_2(), path)
+    assert path.read_bytes() == (TESTS / "golden" / "model-v2.cstc").read_bytes()
+
+
+def test_an_old_file_is_saved_as_a_new_one(path):
+    cstc.save(random_model(np.random.default_rng(3), "softmax"), path)
+    path.write_bytes(as_version_1(path.read_bytes()))
+    old = cstc.load(path)
+    old.save(path)
+    assert json.loads(unpack(path.read_bytes())["manifest.json"])["version"] == 2
+    assert_same_model(old, cstc.load(path))
+
+
+# -- what is known of the training -------------------------------------------------------------------------------
+
+
+def test_a_model_remembers_its_training(path):
+    estimator, X = fitted("two classes", np.random.default_rng(3))
+    estimator.save(path, trained="2026-11-16")
+    training = cstc.load(path).training
+    assert training.rows == len(X)
+    assert training.mean_cost == estimator.mean_cost_
+    shares = np.bincount(estimator.apply(X), minlength=estimator.model_.shape.n_terminals) / len(X)
+    np.testing.assert_allclose(training.reached, shares)
+    assert training.trained == "2026-11-16"
+    assert estimator.model_.training.trained is None  # the file has the date, the model was not touched
+
+
+def test_rows_without_weight_are_no_training_rows_and_weights_are_numbers_of_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3))
+    weights = rng.integers(0, 3, size=120).astype(float)
+    estimator = CSTCRegressor(cost_weight=0.05, **SMALL).fit(X, X[:, 0] + X[:, 1], sample_weight=weights)
+    training = estimator.model_.training
+    assert training.rows == (weights > 0).sum()
+    shares = np.bincount(estimator.apply(X), weights, minlength=len(training.reached)) / weights.sum()
+    np.testing.assert_allclose(training.reached, shares)
+    np.testing.assert_allclose(training.mean_cost, np.average(estimator.predict_cost(X), weights=weights))
+
+
+def test_other_prices_are_not_those_of_the_training():
+    model = golden().golden_model_2().with_costs(np.ones(5))
+    assert model.training.mean_cost is None
+    assert model.training.rows == 442
+
+
+@pytest.mark.parametrize(
+    ("trained", "text"),
+    [
+        ("2026-11-16", "2026-11-16"),
+        (date(2026, 11, 16), "2026-11-16"),
+        (datetime(2026, 11, 16, 8, 30, tzinfo=UTC), "2026-11-16T08:30:00+00:00"),
+    ],
+)
+def test_the_date_of_training(path, trained, text):
+    model = golden().golden_model()
+    model.save(path, trained=trained)
+    loaded = cstc.load(path)
+    assert loaded.training.trained == text
+    before = path.read_bytes()
+    cstc.save(loaded, path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("trained", ["yesterday", "2026-13-01", "", 20261116, "2026-11-16 or so"])
+def test_what_is_no_date_is_not_saved(path, trained):
+    with pytest.raises(ValueError, match=r"trained is .*; give a date, such as '2026-11-16'"):
+        golden().golden_model().save(path, trained=trained)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        (Training(rows=0), "the number of training rows is 0; it must be a whole number from 1"),
+        (Training(rows=True), "the number of training rows is True"),
+        (Training(mean_cost=-1.0), "the mean cost in training is -1.0; it must be a finite number, 0 or more"),
+        (Training(mean_cost="3"), "the mean cost in training is '3'"),
+        (Training(reached=np.array([1.0])), r"reached has shape \(1,\); it must be \(2\)"),
+        (Training(reached=[0.5, 0.5]), "reached has list; it must be an array of numbers"),
+        (Training(trained="once"), "the date of training is 'once'; it must be a text as ISO 8601 writes dates"),
+        (Training(trained=date(2026, 11, 16)), "the date of training is datetime.date"),
+    ],
+)
+def test_a_training_that_cannot_be_is_not_saved(path, training, message):
+    with pytest.raises(ModelFileError, match=message):
+        cstc.save(replace(golden().golden_model(), training=training), path)
+    assert not path.exists()
+
+
+def test_columns_of_true_and_false_are_remembered(path):
+    X = frame(np.random.default_rng(1))
+    X["flag"] = X["a"] > 0
+    X["mixed"] = np.where(X["c"] > 0, True, None)
+    model = CSTCRegressor(**SMALL).fit(X, X["a"])
+    model.save(path)
+    assert cstc.load(path).schema.booleans == {"flag", "mixed"}
+    flags = (X[["a", "c"]] > 0).to_numpy()
+    assert CSTCRegressor(**SMALL).fit(flags, X["a"]).model_.schema.booleans == {"x0", "x1"}
+    model = golden().golden_model()
+    for names in (frozenset(["smoker"]), frozenset(["nobody"]), ["age"]):
+        with pytest.raises(ModelFileError, match="booleans"):
+            cstc.save(replace(model, schema=replace(model.schema, booleans=names)), path)
+
+
+def test_a_file_says_what_it_is(path):
+    model = golden().golden_model_2()
+    model.save(path)
+    loaded, identity = load_named(path)
+    assert_same_model(model, loaded)
+    assert identity == (path.name, hashlib.sha256(path.read_bytes()).hexdigest())
 
 
 # -- writing -----------------------------------------------------------------------------------------------------
@@ -337,12 +481,12 @@ def test_what_is_no_file_is_not_waited_for(path):
         cstc.load(path.parent)
 
 
-@pytest.mark.parametrize("version", [2, 17])
+@pytest.mark.parametrize("version", [3, 17])
 def test_a_later_version_is_named(path, members, version):
     members["manifest.json"] = json.dumps({"format": "cstc-model", "version": version, "new": True}).encode()
     members["arrays/of_the_future.npy"] = b""
     path.write_bytes(pack(members))
-    with pytest.raises(ModelFileError, match=f"it has version {version} of the format and this cstc reads up to 1"):
+    with pytest.raises(ModelFileError, match=f"it has version {version} of the format and this cstc reads up to 2"):
         cstc.load(path)
 
 
@@ -414,6 +558,13 @@ def in_json(**entries):
     return mutate
 
 
+def in_training(**entries):
+    def mutate(members):
+        in_json(training=json.loads(members["model.json"])["training"] | entries)(members)
+
+    return mutate
+
+
 def tree(upper, lower):
     """Another tree of classifiers, as many nodes as before."""
 
@@ -467,6 +618,17 @@ WRONG = {
     "mixed classes": (in_json(classes={"type": "int64", "values": [1, True]}), "classes must all be of type int"),
     "large class": (in_json(classes={"type": "int8", "values": [1, 300]}), "a class is outside of what int8 holds"),
     "types of classes": (in_json(classes={"type": "object_", "values": [1, 2]}), "classes are of type 'object_'"),
+    "booleans": (in_json(booleans=["x", "x"]), "booleans must be a list of feature names, each of them once"),
+    "booleans that are no features": (in_json(booleans=["nobody"]), "booleans name 'nobody', which is not one of"),
+    "training": (in_json(training={}), "training has the entries .*; it must have"),
+    "training rows": (in_training(rows=-1), "the number of training rows is -1"),
+    "many training rows": (in_training(rows=10**30), "the number of training rows is 1000"),
+    "training cost": (in_training(mean_cost=float("inf")), "the mean cost in training is inf"),
+    "training cost that is none": (in_training(mean_cost=float("nan")), "the mean cost in training is nan"),
+    "shares": (in_training(reached=[0.5]), "reached has shape"),
+    "shares that are none": (in_training(reached=["x"]), "'reached' in training must be a list of numbers"),
+    "date": (in_training(trained="x" * 10_000), "the date of training is 'xxx"),
+    "date that is none": (in_training(trained=5), "'trained' in training is a int; it must be a str or NoneType"),
     "features": (in_json(features=["x"]), r"may_miss has shape \(\d+,\); it must be \(1\)"),
     "same features": (in_json(features=["x", "x"]), "feature names hold 'x' twice"),
     "categories": (in_json(categories={"nobody": ["a"]}), "categories are given for 'nobody', which is not one of"),

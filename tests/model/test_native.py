@@ -40,7 +40,7 @@ def test_every_bit_is_the_same(seed):
     n_items = int(rng.choice([3, 64, 65, 200]))
     n_outputs, n_trees = int(rng.integers(1, 4)), int(rng.integers(1, 30))
     model = random_model(rng, random_shape(rng), n_outputs, n_trees=n_trees, n_items=n_items)
-    same(*walks(model, random_table(rng, int(rng.choice([0, 1, 3, 128, 129, 500])))))
+    same(*walks(model, random_table(rng, int(rng.choice([0, 1, 3, 128, 129, 500, 700])))))
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())

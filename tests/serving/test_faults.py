@@ -31,6 +31,7 @@ def load_benchmark():
     return module
 
 
+@pytest.mark.filterwarnings("ignore::cstc.UnseenValueWarning")
 def test_64_callers_and_sources_of_all_faults():
     ledger = load_benchmark().soak(4.0, callers=64, report=lambda text: None)
     assert ledger.problems == []

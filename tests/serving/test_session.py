@@ -397,8 +397,8 @@ def test_unknown_names_are_errors(world):
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        (math.nan, "x0 is missing, and training saw no missing values"),
-        (None, "x0 is missing, and training saw no missing values"),
+        (math.nan, "'x0' is missing, where training saw no missing values and the model needs the number itself"),
+        (None, "'x0' is missing, where training saw no missing values and the model needs the number itself"),
         ("high", "x0 is the text 'high'; it must be a number"),
         (b"3", "x0 is the text b'3'; it must be a number"),
         ([1.0, 2.0], r"x0 is \[1.0, 2.0\], which is not one number"),

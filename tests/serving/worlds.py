@@ -41,7 +41,9 @@ def random_world(rng, task, n=60, *, missing=True, evaluation=None, n_trees=8):
         costs = replace(costs, item_names=NAMES, prices=prices, feature_items=np.eye(N_FEATURES, dtype=bool))
     X = random_table(rng, n, missing=0.1 if missing else 0.0)
     X[~((X[:, CATEGORICAL] >= 0) & (X[:, CATEGORICAL] < N_CATEGORIES)), CATEGORICAL] = np.nan
-    schema = Schema(NAMES, {NAMES[CATEGORICAL]: TEXTS}, np.full(N_FEATURES, missing), classes)
+    may_miss = np.full(N_FEATURES, missing)
+    may_miss[CATEGORICAL] = True
+    schema = Schema(NAMES, {NAMES[CATEGORICAL]: TEXTS}, may_miss, classes)
     constant = rng.normal(size=n_outputs)
     model = replace(model, costs=costs, link=link, schema=schema, constant=constant)
     return World(model, X, [as_told(rng, row) for row in X])
@@ -51,7 +53,7 @@ def as_told(rng, row):
     told = {}
     for j, value in enumerate(row):
         if j == CATEGORICAL:
-            told[NAMES[j]] = "a kind never seen" if np.isnan(value) else TEXTS[int(value)]
+            told[NAMES[j]] = None if np.isnan(value) else TEXTS[int(value)]
         else:
             told[NAMES[j]] = None if np.isnan(value) and rng.random() < 0.5 else float(value)
     return told

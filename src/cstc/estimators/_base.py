@@ -31,14 +31,14 @@ from ..costs import ResolvedCosts, as_cost_model, is_number, shorten
 from ..losses import Loss
 from ..matrix import column_at, is_sparse, missing_columns, rows_at, to_csr
 from ..method import CandidateRow, Method, Problem, Trained
-from ..model import FittedTree, Schema
+from ..model import FittedTree, Schema, Training
 from ..model.file import save
-from ..model.schema import encode, refuse_one_row
+from ..model.schema import Encoded, encode, refuse_one_row
 from ..paper.objective import NodeParameters
 from ..parallel import apart
 from ..progress import Progress
 from ..rows import Rows, check_queries
-from ..tables import categories_of, is_frame
+from ..tables import booleans_of, categories_of, is_frame
 from ._methods import explain_unknown, method_of
 from ._parameters import check_parameters
 
@@ -76,6 +76,7 @@ class CSTCBase(BaseEstimator):
 
     _needs_queries = False
     _categories: dict[str, list]
+    _booleans: frozenset[str]
     _column_numbers: list[int] | None = None  # the own names of a table's columns where they are numbers
 
     def __init__(
@@ -184,8 +185,9 @@ class CSTCBase(BaseEstimator):
             start=start,
         )
         trained = apart(lambda: method.train(problem), progress.draw)
-        self._take(trained)
-        self.mean_cost_ = self._mean_cost(rows)
+        training = self._look_back(trained.model, rows)
+        self._take(replace(trained, model=replace(trained.model, training=training)))
+        self.mean_cost_ = training.mean_cost
         if not trained.converged:
             warnings.warn(
                 f"the loss still fell after max_iter={method.max_iter} steps; "
@@ -220,15 +222,22 @@ class CSTCBase(BaseEstimator):
         )
 
     def _schema(self, rows: Rows) -> Schema:
-        may_miss = missing_columns(rows.X)
-        return Schema(self._feature_names(), dict(self._categories), may_miss, getattr(self, "classes_", None))
+        classes = getattr(self, "classes_", None)
+        return Schema(self._feature_names(), dict(self._categories), missing_columns(rows.X), classes, self._booleans)
 
-    def _mean_cost(self, rows: Rows) -> float:
-        """Weights of rows are numbers of rows; weights of classes say what errors matter, and change no bill."""
+    def _look_back(self, model: FittedTree, rows: Rows) -> Training:
+        """What training rows pay and where they end, by one walk over some of them.
+
+        `Trained.reached` is no measure of the latter: under `Paper` it is soft, and serving is not.
+
+        Weights of rows are numbers of rows; weights of classes say what errors matter, and change no bill.
+        """
         weights = rows.weights / self._class_weights(rows.y)
         at = np.flatnonzero(weights)
         at = at[np.linspace(0, len(at) - 1, min(len(at), MEAN_COST_ROWS)).round().astype(int)]
-        return float(np.average(self.model_.predict_cost(rows_at(rows.X, at)), weights=weights[at]))
+        terminals, costs = model.ends_and_costs(rows_at(rows.X, at))
+        shares = np.bincount(terminals, weights[at], minlength=model.shape.n_terminals) / weights[at].sum()
+        return Training(rows=len(rows), mean_cost=float(np.average(costs, weights=weights[at])), reached=shares)
 
     def _take(self, trained: Trained) -> None:
         self.model_: FittedTree = trained.model
@@ -261,6 +270,7 @@ class CSTCBase(BaseEstimator):
         self.mean_cost_ = state["mean_cost"]
         self.n_features_in_ = len(model.schema.feature_names)
         self._categories = dict(model.schema.categories)
+        self._booleans = model.schema.booleans
         self._column_numbers = state["column_numbers"]
         if state["feature_names_in"] is not None:
             self.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
@@ -291,10 +301,12 @@ class CSTCBase(BaseEstimator):
     def _class_weights(self, y):
         return 1.0
 
-    def _check_X(self, X, *, reset):
+    def _check_X(self, X, *, reset, strange=None):
+        """The matrix of rows; columns with categories that training did not see are added to `strange`."""
         refuse_one_row(X)
         if reset:
             self._categories = categories_of(X)
+            self._booleans = booleans_of(X)
             self._column_numbers = _column_numbers(X)
         checks = {
             "dtype": [np.float64, np.float32],  # single precision stays as it is; all else becomes double precision
@@ -318,7 +330,7 @@ class CSTCBase(BaseEstimator):
                 f"X has the columns {shorten(map(str, found))}; the model was fitted to {shorten(map(str, own))}, "
                 "in this order"
             )
-        matrix = check_array(encode(X, self._categories), estimator=self, input_name="X", **checks)
+        matrix = check_array(encode(X, self._categories, strange=strange), estimator=self, input_name="X", **checks)
         _check_n_features(self, matrix, reset=reset)
         return matrix
 
@@ -372,13 +384,18 @@ class CSTCBase(BaseEstimator):
 
     # -- using -----------------------------------------------------------------------------------------------
 
+    def _rows(self, X) -> Encoded:
+        """Rows for the model, which says once what it makes of values that training did not see."""
+        strange: set[str] = set()
+        return Encoded(self._check_X(X, reset=False, strange=strange), frozenset(strange))
+
     def _margins(self, X) -> np.ndarray:
         check_is_fitted(self)
-        return self.model_.decision_function(self._check_X(X, reset=False))
+        return self.model_.decision_function(self._rows(X))
 
     def _predict(self, X, return_cost):
         check_is_fitted(self)
-        return self.model_.predict(self._check_X(X, reset=False), return_cost=return_cost)
+        return self.model_.predict(self._rows(X), return_cost=return_cost)
 
     def predict_cost(self, X, counting="branch"):
         """Exact cost of each row: every item and every weak learner on its path is paid once.
@@ -395,12 +412,12 @@ class CSTCBase(BaseEstimator):
         ndarray of shape (n,)
         """
         check_is_fitted(self)
-        return self.model_.predict_cost(self._check_X(X, reset=False), counting)
+        return self.model_.predict_cost(self._rows(X), counting)
 
     def apply(self, X):
         """The terminal element that each row reaches."""
         check_is_fitted(self)
-        return self.model_.apply(self._check_X(X, reset=False))
+        return self.model_.apply(self._rows(X))
 
     def with_costs(self, costs):
         """The same model under new prices, without refitting.
@@ -433,10 +450,13 @@ class CSTCBase(BaseEstimator):
         """The tree of a fitted estimator, below scikit-learn's own diagram in notebooks."""
         return self.model_._repr_html_() if hasattr(self, "model_") else ""
 
-    def save(self, path) -> None:
-        """Write the fitted model into one file; `cstc.load` reads it without scikit-learn and LightGBM."""
+    def save(self, path, *, trained=None) -> None:
+        """Write the fitted model into one file; `cstc.load` reads it without scikit-learn and LightGBM.
+
+        `trained`, a date, is kept in the file if it is given.
+        """
         check_is_fitted(self)
-        save(self.model_, path)
+        save(self.model_, path, trained=trained)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

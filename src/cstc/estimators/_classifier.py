@@ -104,7 +104,7 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
         With `return_cost=True` also what each row pays (`predict_cost`), from the same walk.
         """
         check_is_fitted(self)
-        return self.model_.predict_proba(self._check_X(X, reset=False), return_cost=return_cost)
+        return self.model_.predict_proba(self._rows(X), return_cost=return_cost)
 
     def predict(self, X, *, return_cost=False):
         """Predicted classes of shape (n,).

@@ -167,7 +167,7 @@ def _finish(binned: Binned, rows: Rows, parts: list[np.ndarray], boosters: list[
             out = out & np.isin(rows.y, rows.y[~out])
         margins[out] += pool.scores(cells_at(rows.X, out, columns), tree_weights)
         boosting.progress.did(HEARING * work_of(int((~out).sum()), len(columns), boosting.n_rounds))
-    first = {"member": _sum_of(members[:1], np.ones(1), binned), "unseen": parts[0]}
+    first: dict[str, Any] = {"member": _sum_of(members[:1], np.ones(1), binned), "unseen": parts[0]}
     if len(rows) >= MANY_ROWS:
         members = [] if boosting.costs.evaluation or len(rows) >= VERY_MANY_ROWS else members
         rounds = rounds_on_all(rounds, len(parts))

@@ -63,9 +63,9 @@ def sources_of(given: Mapping[str, Sequence[Any]] | None, names: Sequence[str], 
     left = np.flatnonzero(free)
     while len(left):
         # all that is linked by shared items
-        group, items = left[:1], np.zeros(costs.n_items, dtype=bool)
+        group = left[:1]
         while True:
-            items = priced[group].any(axis=0)
+            items = np.asarray(priced[group].any(axis=0))
             larger = left[np.isin(left, group) | (priced[left] & items).any(axis=1)]
             if len(larger) == len(group):
                 break

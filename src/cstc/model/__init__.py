@@ -5,12 +5,14 @@ from .links import LINKS, probabilities
 from .pool import TreePool
 from .schema import Schema
 from .shape import TreeShape
+from .training import Training
 
 __all__ = [
     "COUNTINGS",
     "LINKS",
     "FittedTree",
     "Schema",
+    "Training",
     "TreePool",
     "TreeShape",
     "check_counting",

@@ -14,7 +14,6 @@ within a budget, if there is one.  What an expert still needs costs ``price(e)``
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -65,10 +64,6 @@ class Estimates:
         value[prices > most] = math.inf
         best = int(np.argmin(value))
         return best if value[best] < math.inf else None
-
-    def sources_at(self, columns: Sequence[int]) -> np.ndarray:
-        """Bool (n_sources,): which of them some columns come from."""
-        return self.source_features[:, list(columns)].any(axis=1)
 
     def without(self, node_experts: np.ndarray, expert_features: np.ndarray, gone: np.ndarray) -> Estimates:
         """What is known of the same experts without some columns, where nodes answer with those of `node_experts`."""

@@ -2,14 +2,17 @@
 
 ::
 
-    manifest.json        {"format": "cstc-model", "version": 1, "sha256": "..."}
-    model.json           names, categories, classes, link, items
-    arrays/NAME.npy      little-endian arrays in numpy's format 1.0, see `_ARRAYS`
+    manifest.json        {"format": "cstc-model", "version": 2, "sha256": "..."}
+    model.json           names, categories, classes, link, items, what is known of the training
+    arrays/NAME.npy      little-endian arrays in numpy's format 1.0, see `_VERSIONS`
 
 Members are stored as they are, in a fixed order, with a fixed date: the same model gives the same bytes on
 every machine, and a file cannot unpack to more than its own size.  The digest covers the format, the version
 and the name, the length and the content of every member but the manifest.  Whole numbers are stored in 32 bits,
 weights and bills as the places and values of what is not zero.
+
+Every version is read for ever, and the latest is written.  A version is one entry of `_VERSIONS`: what it has beyond
+the one before, and `_members_of` and `_model_of` say what becomes of that.
 
 Only numpy and the standard library are imported here: whoever loads a model waits for nothing else.
 """
@@ -25,22 +28,23 @@ import re
 import stat
 import zipfile
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any, BinaryIO
+from dataclasses import dataclass, fields, replace
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from ..costs import ResolvedCosts
+from .fallbacks import Estimates
 from .fitted import FittedTree
-from .pool import TreePool
+from .pool import STEPS, TreePool
 from .schema import Schema
 from .shape import TreeShape
+from .training import Training, as_iso_date
 from .validate import ModelFileError, check_memory, fail, shown, validate_model
 
-__all__ = ["ModelFileError", "load", "save", "write_whole"]
+__all__ = ["FileIdentity", "ModelFileError", "load", "load_named", "save", "write_whole"]
 
 FORMAT = "cstc-model"
-VERSION = 1
 MAX_BYTES = 256 * 2**20
 JSON_SHARE = 16  # JSON may take this part of the bytes: as Python objects it takes up to 25 times its size
 MAX_MANIFEST_BYTES = 2**16
@@ -51,44 +55,97 @@ _MANIFEST = "manifest.json"
 _DOCUMENT = "model.json"
 _POOL_ARRAYS = tuple(field.name for field in fields(TreePool))
 
-#: The arrays of version 1: type and number of dimensions.
-_ARRAYS = {
-    "roots": ("<i4", 1),
-    "feature": ("<i4", 1),
-    "threshold": ("<f8", 1),
-    "left": ("<i4", 1),
-    "right": ("<i4", 1),
-    "missing_left": ("|b1", 1),
-    "zero_is_missing": ("|b1", 1),
-    "category_start": ("<i4", 1),
-    "category_count": ("<i4", 1),
-    "category_left": ("|b1", 1),
-    "value": ("<f8", 1),
-    "linear_feature": ("<i4", 1),
-    "upper": ("<i4", 1),
-    "lower": ("<i4", 1),
-    "predict_places": ("<i8", 1),  # in (n_learners, n_nodes, n_outputs), rows first
-    "predict_values": ("<f8", 1),
-    "predict_intercepts": ("<f8", 2),
-    "route_places": ("<i8", 1),  # in (n_learners, n_nodes)
-    "route_values": ("<f8", 1),
-    "thresholds": ("<f8", 1),
-    "constant": ("<f8", 1),
-    "prices": ("<f8", 1),
-    "feature_item_places": ("<i8", 1),  # in (n_features, n_items)
-    "may_miss": ("|b1", 1),
-}
-_IN_MEMORY = {"i": np.int64, "f": np.float64, "b": np.bool_}
-
 
 def _member(name: str) -> str:
     return f"arrays/{name}.npy"
 
 
-_CONTENTS = (_DOCUMENT, *map(_member, _ARRAYS))
+@dataclass(frozen=True)
+class _Version:
+    """What the files of a version hold."""
+
+    entries: Mapping[str, tuple[type, ...]]  # of model.json, with the types that each may have
+    arrays: Mapping[str, tuple[str, int]]  # type and number of dimensions
+
+    @property
+    def contents(self) -> tuple[str, ...]:
+        """All members but the manifest, in their order."""
+        return _DOCUMENT, *map(_member, self.arrays)
+
+    def with_more(
+        self,
+        entries: Mapping[str, tuple[type, ...]] | None = None,
+        arrays: Mapping[str, tuple[str, int]] | None = None,
+    ) -> _Version:
+        """The version after this one."""
+        return _Version({**self.entries, **(entries or {})}, {**self.arrays, **(arrays or {})})
 
 
-def save(model: Any, path: str | os.PathLike[str]) -> None:
+_FIRST = _Version(
+    entries={
+        "features": (list,),
+        "categories": (dict,),
+        "classes": (dict, type(None)),
+        "link": (str,),
+        "items": (list,),
+        "evaluation": (float,),
+    },
+    arrays={
+        "roots": ("<i4", 1),
+        "feature": ("<i4", 1),
+        "threshold": ("<f8", 1),
+        "left": ("<i4", 1),
+        "right": ("<i4", 1),
+        "missing_left": ("|b1", 1),
+        "zero_is_missing": ("|b1", 1),
+        "category_start": ("<i4", 1),
+        "category_count": ("<i4", 1),
+        "category_left": ("|b1", 1),
+        "value": ("<f8", 1),
+        "linear_feature": ("<i4", 1),
+        "upper": ("<i4", 1),
+        "lower": ("<i4", 1),
+        "predict_places": ("<i8", 1),  # in (n_learners, n_nodes, n_outputs), rows first
+        "predict_values": ("<f8", 1),
+        "predict_intercepts": ("<f8", 2),
+        "route_places": ("<i8", 1),  # in (n_learners, n_nodes)
+        "route_values": ("<f8", 1),
+        "thresholds": ("<f8", 1),
+        "constant": ("<f8", 1),
+        "prices": ("<f8", 1),
+        "feature_item_places": ("<i8", 1),  # in (n_features, n_items)
+        "may_miss": ("|b1", 1),
+    },
+)
+_VERSIONS = {
+    1: _FIRST,
+    2: _FIRST.with_more(
+        entries={"booleans": (list,), "training": (dict,), "estimates": (dict, type(None))},
+        arrays={
+            "share_left": ("|u1", 1),  # in steps of 1/254
+            "means": ("<f8", 1),
+            "fallback_places": ("<i8", 1),  # in (n_learners, n_fallbacks, n_outputs)
+            "fallback_values": ("<f8", 1),
+            "fallback_intercepts": ("<f8", 2),
+            "losses": ("<f8", 2),  # these four of the estimates, empty where there are none
+            "path_losses": ("<f8", 1),
+            "harm": ("<f8", 2),
+            "source_places": ("<i8", 1),  # in (n_sources, n_features)
+        },
+    ),
+}
+VERSION = max(_VERSIONS)
+_IN_MEMORY = {"i": np.int64, "f": np.float64, "b": np.bool_, "u": np.int64}
+
+
+class FileIdentity(NamedTuple):
+    """What tells a model file from others: the name that it has now, and the SHA-256 of its bytes."""
+
+    name: str
+    sha256: str
+
+
+def save(model: Any, path: str | os.PathLike[str], *, trained: Any = None) -> None:
     """Write a fitted model into one file.
 
     The file appears whole or not at all: a crash leaves what was there before.  The same model gives the same
@@ -98,6 +155,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     ----------
     model : fitted estimator or FittedTree
     path : path
+    trained : str, date or datetime, optional
+        When the model was trained, as ISO 8601.  A file has no date that nobody gave: the same model would not give
+        the same bytes.
 
     Raises
     ------
@@ -117,6 +177,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     tree = getattr(model, "model_", model)
     if not isinstance(tree, FittedTree):
         raise TypeError(f"a {type(model).__name__} cannot be saved; give a fitted estimator or its model_")
+    if trained is not None:
+        tree = replace(tree, training=replace(tree.training, trained=as_iso_date(trained)))
     validate_model(tree)
     write_whole(os.path.realpath(os.fsdecode(path)), _pack(_members_of(tree)))
 
@@ -124,8 +186,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> FittedTree:
     """Read a model from a file that `save` wrote.
 
-    Nothing in the file is executed, and all of it is checked.  The model takes numbers only: a categorical
-    column as the position of its value in ``model.schema.categories``.
+    Nothing in the file is executed, and all of it is checked.  The model takes matrices of numbers, a categorical
+    column as the position of its value in ``model.schema.categories``, and tables with the columns of its training.
 
     Parameters
     ----------
@@ -144,12 +206,28 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> FittedT
     OSError
         If it cannot be opened: FileNotFoundError if there is none, PermissionError if it may not be read.
     """
+    return _load(path, max_bytes, None)
+
+
+def load_named(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> tuple[FittedTree, FileIdentity]:
+    """`load`, and what the file is: both are of the same bytes, whoever replaces the file meanwhile."""
+    digest = hashlib.sha256()
+    model = _load(path, max_bytes, digest)
+    return model, FileIdentity(os.path.basename(os.fsdecode(path)), digest.hexdigest())
+
+
+def _load(path: str | os.PathLike[str], max_bytes: int, digest: Any) -> FittedTree:
+    """`digest` is fed with the whole of the file, once it was found right."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             fail("it is no plain file")
         with open(path, "rb") as stream:
-            members = _unpack(stream, max_bytes)
-        return _model_of(members, max_bytes)
+            version, members = _unpack(stream, max_bytes)
+            if digest is not None:
+                stream.seek(0)
+                while chunk := stream.read(CHUNK):
+                    digest.update(chunk)
+        return _model_of(_VERSIONS[version], members, max_bytes)
     except ModelFileError as error:
         raise ModelFileError(f"{os.fspath(path)}: {error}") from error.__cause__
 
@@ -166,24 +244,31 @@ def _members_of(model: FittedTree) -> dict[str, bytes]:
         "link": model.link,
         "items": costs.item_names,
         "evaluation": float(costs.evaluation),
+        "booleans": [name for name in schema.feature_names if name in schema.booleans],
+        "training": _describe_training(model.training),
+        "estimates": _describe_estimates(model.estimates),
     }
     arrays = {name: getattr(model.pool, name) for name in _POOL_ARRAYS}
+    arrays["share_left"] = np.round(STEPS * model.pool.share_left)
     arrays |= {"upper": model.shape.upper, "lower": model.shape.lower}
-    for name in ("predict_intercepts", "thresholds", "constant"):
+    for name in ("predict_intercepts", "thresholds", "constant", "fallback_intercepts"):
         arrays[name] = getattr(model, name)
-    arrays |= {"prices": costs.prices, "may_miss": schema.may_miss}
+    arrays |= {"prices": costs.prices, "may_miss": schema.may_miss, "means": schema.means}
+    arrays["fallback_places"], arrays["fallback_values"] = _sparse(model.fallback_weights)
+    arrays |= _arrays_of_estimates(model.estimates)
     arrays["predict_places"], arrays["predict_values"] = _sparse(model.predict_weights)
     arrays["route_places"], arrays["route_values"] = _sparse(model.route_weights)
     arrays["feature_item_places"], _ = _sparse(costs.feature_items)
     return {_DOCUMENT: _json(document)} | {
-        _member(name): _npy(name, arrays[name], kind) for name, (kind, _) in _ARRAYS.items()
+        _member(name): _npy(name, arrays[name], kind) for name, (kind, _) in _VERSIONS[VERSION].arrays.items()
     }
 
 
-def _model_of(members: dict[str, bytearray], max_bytes: int) -> FittedTree:
+def _model_of(version: _Version, members: dict[str, bytearray], max_bytes: int) -> FittedTree:
     stored = sum(map(len, members.values()))
-    document = _read_document(members.pop(_DOCUMENT))
-    arrays = {name: _read_npy(name, members.pop(_member(name)), *spec) for name, spec in _ARRAYS.items()}
+    document = _read_json(_DOCUMENT, members.pop(_DOCUMENT))
+    _check_keys(_DOCUMENT, document, version.entries)
+    arrays = {name: _read_npy(name, members.pop(_member(name)), *spec) for name, spec in version.arrays.items()}
     n_nodes, n_outputs = arrays["predict_intercepts"].shape
     sizes = {
         "nodes": n_nodes,
@@ -193,12 +278,24 @@ def _model_of(members: dict[str, bytearray], max_bytes: int) -> FittedTree:
         "features": len(arrays["may_miss"]),
         "items": len(arrays["prices"]),
     }
+    fallbacks: dict[str, Any] = {}
+    if "fallback_intercepts" in arrays:
+        intercepts = arrays["fallback_intercepts"]
+        sizes["fallbacks"] = len(intercepts)
+        if document["estimates"] is not None:
+            sizes["sources"] = arrays["harm"].shape[1]
     check_memory(sizes, stored, max_bytes)
+    if "fallbacks" in sizes:
+        shape = (sizes["learners"], sizes["fallbacks"], n_outputs)
+        fallbacks["fallback_weights"] = _dense("fallback", arrays["fallback_places"], arrays["fallback_values"], shape)
+        fallbacks["fallback_intercepts"] = intercepts
+        fallbacks["estimates"] = _read_estimates(document["estimates"], arrays, sizes["features"])
+        arrays["share_left"] = arrays["share_left"] / STEPS
     nodes = (sizes["learners"], n_nodes)
     bills = (sizes["features"], sizes["items"])
     requires = np.ones(len(arrays["feature_item_places"]), dtype=bool)
     model = FittedTree(
-        pool=TreePool(**{name: arrays[name] for name in _POOL_ARRAYS}),
+        pool=TreePool(**{name: arrays[name] for name in _POOL_ARRAYS if name in arrays}),
         shape=TreeShape(arrays["upper"], arrays["lower"]),
         predict_weights=_dense("predict", arrays["predict_places"], arrays["predict_values"], (*nodes, n_outputs)),
         predict_intercepts=arrays["predict_intercepts"],
@@ -217,10 +314,49 @@ def _model_of(members: dict[str, bytearray], max_bytes: int) -> FittedTree:
             categories=document["categories"],
             may_miss=arrays["may_miss"],
             classes=None if document["classes"] is None else _read_classes(document["classes"], max_bytes),
+            booleans=_read_booleans(document.get("booleans", [])),
+            means=arrays.get("means"),
         ),
+        training=_read_training(document["training"]) if "training" in document else Training(),
+        **fallbacks,
     )
     validate_model(model)
     return model
+
+
+def _describe_estimates(estimates: Estimates | None) -> dict[str, Any] | None:
+    if estimates is None:
+        return None
+    return {"sources": estimates.source_names, "cost_weight": float(estimates.cost_weight)}
+
+
+def _arrays_of_estimates(estimates: Estimates | None) -> dict[str, np.ndarray]:
+    if estimates is None:
+        nothing = np.zeros((0, 0))
+        return {"losses": nothing, "path_losses": nothing[0:0].ravel(), "harm": nothing, "source_places": np.zeros(0)}
+    found = {name: getattr(estimates, name) for name in ("losses", "path_losses", "harm")}
+    return found | {"source_places": _sparse(estimates.source_features)[0]}
+
+
+def _read_estimates(
+    description: dict[str, Any] | None, arrays: Mapping[str, np.ndarray], n_features: int
+) -> Estimates | None:
+    if description is None:
+        for name in ("losses", "path_losses", "harm", "source_places"):
+            if arrays[name].size:
+                fail(f"the array {name} holds something, and there are no estimates")
+        return None
+    _check_keys("estimates", description, {"sources": (list,), "cost_weight": (float,)})
+    places = arrays["source_places"]
+    shape = (arrays["harm"].shape[1], n_features)
+    return Estimates(
+        losses=arrays["losses"],
+        path_losses=arrays["path_losses"],
+        harm=arrays["harm"],
+        source_names=description["sources"],
+        source_features=_dense("source", places, np.ones(len(places), dtype=bool), shape),
+        cost_weight=description["cost_weight"],
+    )
 
 
 def _sparse(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -267,18 +403,34 @@ def _check_keys(name: str, document: Mapping[str, Any], kinds: Mapping[str, tupl
             fail(f"{key!r} in {name} is a {type(document[key]).__name__}; it must be a {wanted}")
 
 
-def _read_document(raw: bytearray) -> dict[str, Any]:
-    document = _read_json(_DOCUMENT, raw)
-    kinds: dict[str, tuple[type, ...]] = {
-        "features": (list,),
-        "categories": (dict,),
-        "classes": (dict, type(None)),
-        "link": (str,),
-        "items": (list,),
-        "evaluation": (float,),
+def _read_booleans(names: list[Any]) -> frozenset[str]:
+    """Each name once: a file says what it says in one way only."""
+    if not all(type(name) is str for name in names) or len(set(names)) != len(names):
+        fail("booleans must be a list of feature names, each of them once")
+    return frozenset(names)
+
+
+def _describe_training(training: Training) -> dict[str, Any]:
+    """Everything under its name, null where it is not known: one form, and so the same bytes."""
+    cost, reached = training.mean_cost, training.reached
+    return {
+        "rows": training.rows,
+        "mean_cost": None if cost is None else float(cost),
+        "reached": None if reached is None else reached.tolist(),
+        "trained": training.trained,
     }
-    _check_keys(_DOCUMENT, document, kinds)
-    return document
+
+
+def _read_training(description: dict[str, Any]) -> Training:
+    none = type(None)
+    kinds = {"rows": (int, none), "mean_cost": (float, none), "reached": (list, none), "trained": (str, none)}
+    _check_keys("training", description, kinds)
+    reached = description["reached"]
+    if reached is not None:
+        if not all(type(share) is float for share in reached):
+            fail("'reached' in training must be a list of numbers with a decimal point")
+        reached = np.array(reached, dtype=np.float64)
+    return Training(description["rows"], description["mean_cost"], reached, description["trained"])
 
 
 def _describe_classes(classes: np.ndarray) -> dict[str, Any]:
@@ -322,8 +474,8 @@ _NPY_HEADER = re.compile(
 def _npy(name: str, array: np.ndarray, kind: str) -> bytes:
     """The array as numpy would save it (`numpy.load` reads it), with a header that no version of numpy changes."""
     stored = np.ascontiguousarray(array, dtype=kind)
-    if stored.dtype.kind == "i" and not np.array_equal(stored, array):
-        fail(f"{name} holds numbers beyond 32 bits")
+    if stored.dtype.kind in "iu" and not np.array_equal(stored, array):
+        fail(f"{name} holds numbers beyond {8 * stored.dtype.itemsize} bits")
     header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {stored.shape}, }}".encode()
     start = -(-(len(_NPY_START) + 2 + len(header) + 1) // 64) * 64
     header = header.ljust(start - len(_NPY_START) - 3) + b"\n"
@@ -354,16 +506,16 @@ def _read_npy(name: str, raw: bytearray, kind: str, n_dimensions: int) -> np.nda
 # -- members <-> file --------------------------------------------------------------------------------------------
 
 
-def _digest(members: Mapping[str, bytes | bytearray]) -> str:
-    digest = hashlib.sha256(f"{FORMAT} {VERSION}\n".encode())
-    for name in _CONTENTS:
+def _digest(version: int, members: Mapping[str, bytes | bytearray]) -> str:
+    digest = hashlib.sha256(f"{FORMAT} {version}\n".encode())
+    for name in _VERSIONS[version].contents:
         digest.update(f"{name} {len(members[name])}\n".encode())
         digest.update(members[name])
     return digest.hexdigest()
 
 
 def _pack(members: Mapping[str, bytes]) -> bytes:
-    manifest = {"format": FORMAT, "version": VERSION, "sha256": _digest(members)}
+    manifest = {"format": FORMAT, "version": VERSION, "sha256": _digest(VERSION, members)}
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
         for name, content in ((_MANIFEST, _json(manifest)), *members.items()):
@@ -374,8 +526,8 @@ def _pack(members: Mapping[str, bytes]) -> bytes:
     return packed.getvalue()
 
 
-def _unpack(stream: BinaryIO, max_bytes: int) -> dict[str, bytearray]:
-    """All members but the manifest, once their names, sizes, version and digest are found right."""
+def _unpack(stream: BinaryIO, max_bytes: int) -> tuple[int, dict[str, bytearray]]:
+    """The version, and all members but the manifest, once their names, sizes and digest are found right."""
     size = stream.seek(0, os.SEEK_END)
     if size > max_bytes:
         fail(f"it has {size} bytes and the limit is {max_bytes}; a larger max_bytes allows it")
@@ -384,19 +536,20 @@ def _unpack(stream: BinaryIO, max_bytes: int) -> dict[str, bytearray]:
         with zipfile.ZipFile(stream) as archive:
             infos = _check_directory(archive.infolist(), size, max_bytes)
             manifest = _read_manifest(_read_member(archive, infos[_MANIFEST]))
-            if infos.keys() != {_MANIFEST, *_CONTENTS}:
-                missing, strange = {_MANIFEST, *_CONTENTS} - infos.keys(), infos.keys() - {_MANIFEST, *_CONTENTS}
+            contents = _VERSIONS[manifest["version"]].contents
+            if infos.keys() != {_MANIFEST, *contents}:
+                missing, strange = {_MANIFEST, *contents} - infos.keys(), infos.keys() - {_MANIFEST, *contents}
                 fail(
                     f"its members are not those of a model: missing {sorted(missing)}, strange {shown(sorted(strange))}"
                 )
-            members = {name: _read_member(archive, infos[name]) for name in _CONTENTS}
+            members = {name: _read_member(archive, infos[name]) for name in contents}
     except ModelFileError:
         raise
     except Exception as error:  # zipfile raises a dozen kinds of errors on damaged files, not all of them its own
         raise ModelFileError(f"it cannot be read as a zip: {str(error)[:200]}") from error
-    if _digest(members) != manifest["sha256"]:
+    if _digest(manifest["version"], members) != manifest["sha256"]:
         fail("its content does not have the digest that its manifest names: the file was damaged or changed")
-    return members
+    return manifest["version"], members
 
 
 def _check_end(stream: BinaryIO, size: int) -> None:

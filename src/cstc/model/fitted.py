@@ -34,6 +34,7 @@ from .pool import TreePool, add_in_order, unpack_items
 from .schema import Schema
 from .shape import TreeShape
 from .sketch import sketch
+from .training import UNKNOWN, Training
 
 __all__ = ["COUNTINGS", "FittedTree", "check_counting"]
 
@@ -89,6 +90,8 @@ class FittedTree:
     fallback_intercepts : ndarray of shape (n_fallbacks, n_outputs)
     estimates : Estimates or None
         What is known of the experts; None where nothing is.
+    training : Training
+        What is known of its training; nothing, for a model that was built otherwise.
     """
 
     pool: TreePool
@@ -101,6 +104,7 @@ class FittedTree:
     costs: ResolvedCosts
     link: str
     schema: Schema
+    training: Training = UNKNOWN
     fallback_weights: Any = None
     fallback_intercepts: Any = None
     estimates: Estimates | None = None
@@ -256,9 +260,19 @@ class FittedTree:
                 bought[run.rows] = self._items_of(run)
         return Walked(margins, terminals, bought)
 
+    @cached_property
+    def plain_features(self) -> np.ndarray:
+        """Bool (n_features,): those that a weak learner hands on as they are, so that it needs a number there."""
+        plain = np.zeros(len(self.schema.feature_names), dtype=bool)
+        plain[self.pool.linear_feature[self.pool.linear_feature >= 0]] = True
+        return plain
+
+    def _matrix(self, X: Any) -> Any:
+        return self.schema.matrix(X, self.plain_features)
+
     def decision_function(self, X: Any) -> np.ndarray:
         """Margins of shape (n, n_outputs) at the terminal that each row reaches."""
-        return self.walk(self.schema.matrix(X)).margins
+        return self.walk(self._matrix(X)).margins
 
     def answers(self, margins: np.ndarray) -> np.ndarray:
         """Predictions from margins: values, or classes."""
@@ -284,12 +298,12 @@ class FittedTree:
 
     def apply(self, X: Any) -> np.ndarray:
         """The terminal that each row reaches."""
-        return self.walk(self.schema.matrix(X)).terminals.astype(int)
+        return self.walk(self._matrix(X)).terminals.astype(int)
 
     def bought_items(self, X: Any, counting: str = "branch") -> np.ndarray:
         """Bool (n, n_items): what is bought for each row."""
         check_counting(counting)
-        return self._items(self.walk(self.schema.matrix(X), items=counting == "branch"), counting)
+        return self._items(self.walk(self._matrix(X), items=counting == "branch"), counting)
 
     def predict_cost(self, X: Any, counting: str = "branch") -> np.ndarray:
         """Exact cost of each row: every item and every weak learner on its path is paid once."""
@@ -298,8 +312,13 @@ class FittedTree:
     def decision_and_cost(self, X: Any, counting: str = "branch") -> tuple[np.ndarray, np.ndarray]:
         """`decision_function` and `predict_cost` in one walk."""
         check_counting(counting)
-        walked = self.walk(self.schema.matrix(X), items=counting == "branch")
+        walked = self.walk(self._matrix(X), items=counting == "branch")
         return walked.margins, self._cost(walked, counting)
+
+    def ends_and_costs(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """`apply` and `predict_cost` in one walk."""
+        walked = self.walk(self._matrix(X), items=True)
+        return walked.terminals.astype(int), self._cost(walked, "branch")
 
     def _cost(self, walked: Walked, counting: str) -> np.ndarray:
         if counting == "learner":
@@ -330,7 +349,7 @@ class FittedTree:
         if not isinstance(costs, ResolvedCosts):
             names = self.schema.feature_names
             costs = as_cost_model(costs, len(names)).resolve(names)
-        return replace(self, costs=costs)
+        return replace(self, costs=costs, training=replace(self.training, mean_cost=None))
 
     # -- without some columns ------------------------------------------------------------------------------------
 
@@ -442,11 +461,11 @@ class FittedTree:
         items = (features.astype(int) @ self.costs.feature_items.astype(int)) > 0
         return self.costs.bills(items & ~paid)
 
-    def save(self, path: str | PathLike[str]) -> None:
+    def save(self, path: str | PathLike[str], *, trained: Any = None) -> None:
         """Write the model into one file; see `cstc.save`."""
         from .. import save  # by the package's own door: the file stands above this module, which knows nothing of it
 
-        save(self, path)
+        save(self, path, trained=trained)
 
     def compressed(self) -> FittedTree:
         """The same model without the learners that no node uses."""

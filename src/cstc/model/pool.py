@@ -21,6 +21,7 @@ from . import native
 __all__ = ["TreePool", "add_in_order", "in_steps", "unpack_items"]
 
 FLAT_BLOCK = 1 << 22  # rows x learners whose outputs are held at once
+STEPS = 254  # of shares: an even number, so that a half is one of them
 ROUTE_BLOCK = 1 << 16  # rows x learners walked at once: small enough for the caches
 
 
@@ -34,12 +35,12 @@ def add_in_order(outputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 def in_steps(shares: np.ndarray) -> np.ndarray:
     """Shares as a model file keeps them, one byte each."""
-    return np.round(254 * shares) / 254
+    return np.round(STEPS * shares) / STEPS
 
 
 def unpack_items(bits: np.ndarray, n_items: int) -> np.ndarray:
     """Bool (n, n_items) from packed words (n, n_words), see `TreePool.position_bits`."""
-    return np.unpackbits(bits.view(np.uint8), axis=1, count=n_items).astype(bool)
+    return np.unpackbits(bits.view(np.uint8), axis=1, count=n_items).view(bool)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +72,7 @@ class TreePool:
     linear_feature : int ndarray
         -1, or the column that a leaf multiplies with `value`.
     share_left : float ndarray
-        Share of the training rows that went left at a split, in steps of 1/254; a half where it is not known, and at
+        Share of the training rows that went left at a split, in steps of ``1 / STEPS``; a half where it is not known, and at
         leaves.  Where a value is not to be had, both branches are averaged by it (`averaging`).
     """
 

@@ -9,18 +9,27 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..costs import shorten
-from ..matrix import is_sparse, to_csr
+from ..matrix import any_missing, column_at, is_sparse, missing_columns, to_csr
 from .native import any_infinite
+from .unseen import missing, plain_missing, unknown, warn_of
 
-__all__ = ["Schema", "category_code", "columns_of", "encode", "is_missing", "refuse_one_row"]
+__all__ = ["Encoded", "Schema", "category_code", "columns_of", "encode", "is_missing", "refuse_one_row"]
 
 FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+class Encoded(NamedTuple):
+    """The matrix of a table, and the columns in which it had categories that training did not see."""
+
+    matrix: Any
+    unknown: frozenset[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,23 +47,31 @@ class Schema:
         The classes in the order of the probabilities; None for regression and ranking.
     means : ndarray of shape (n_features,)
         What stands for a value that is not to be had where a column is used as it is; 0 where trees look at it.
+    booleans : frozenset of str
+        The columns that held true and false in training; the model sees them as 1 and 0.
     """
 
     feature_names: list[str]
     categories: dict[str, list[str]]
     may_miss: np.ndarray
     classes: np.ndarray | None = None
+    booleans: frozenset[str] = frozenset()
     means: Any = None
 
     def __post_init__(self) -> None:
         if self.means is None:
             object.__setattr__(self, "means", np.zeros(len(self.feature_names)))
 
-    def matrix(self, X: Any) -> Any:
+    def matrix(self, X: Any, plain: np.ndarray | None = None) -> Any:
         """Rows as numbers, one column for each feature; of a table, the columns by name and categories by number.
 
-        What is sparse stays sparse, and single precision stays single precision.
+        What is sparse stays sparse, and single precision stays single precision.  Values of a kind that training did
+        not see are missing, with one warning; in the columns of `plain` they are refused.
         """
+        strange: set[str] = set()
+        has_codes = X.__class__ is np.ndarray or not (X.__class__ is Encoded or is_table(X))
+        if X.__class__ is Encoded:
+            X, strange = X.matrix, set(X.unknown)
         if X.__class__ is np.ndarray:
             found = _plain_numbers(X)
         elif is_sparse(X):
@@ -62,7 +79,7 @@ class Schema:
             found = found if found.dtype in FLOATS else found.astype(np.float64)
         else:
             refuse_one_row(X)
-            found = encode(X, self.categories, self.feature_names) if is_table(X) else _plain_numbers(X)
+            found = encode(X, self.categories, self.feature_names, strange) if is_table(X) else _plain_numbers(X)
         n = len(self.feature_names)
         if found.ndim != 2:
             raise ValueError(
@@ -72,7 +89,34 @@ class Schema:
             raise ValueError(f"X has {found.shape[1]} columns; the model has {n}: {shorten(self.feature_names)}")
         if any_infinite(found):
             raise ValueError("X holds an infinite value; values must be finite, or NaN where they are missing")
+        if has_codes and self.categories:
+            strange = {name for name in self.categories if self._has_unknown_code(name, found)}
+        self._look_for_unseen(found, strange, plain)
         return found
+
+    def _has_unknown_code(self, name: str, found: Any) -> bool:
+        """Whether a matrix that somebody else made has a number for a category that stands for none."""
+        codes = column_at(found, self.feature_names.index(name))
+        codes = codes[codes == codes]
+        return bool(((codes < 0) | (codes >= len(self.categories[name])) | (codes % 1 != 0)).any())
+
+    @cached_property
+    def _may_surprise(self) -> bool:
+        """Whether there is a column in which training saw no missing values."""
+        return not self.may_miss.all()
+
+    def _look_for_unseen(self, found: Any, strange: set[str], plain: np.ndarray | None) -> None:
+        if not strange and not (self._may_surprise and any_missing(found)):
+            return
+        lost = missing_columns(found) & ~self.may_miss
+        if plain is not None and (lost & plain).any():
+            raise ValueError(plain_missing(self.feature_names[j] for j in np.flatnonzero(lost & plain)))
+        if strange or lost.any():
+            warn_of(
+                unknown(name) if name in strange else missing(name)
+                for name, is_lost in zip(self.feature_names, lost, strict=True)
+                if is_lost or name in strange
+            )
 
 
 def is_table(X: Any) -> bool:
@@ -89,10 +133,13 @@ def refuse_one_row(X: Any) -> None:
         )
 
 
-def encode(X: Any, categories: Mapping[str, list], names: Sequence[str] | None = None) -> np.ndarray:
+def encode(
+    X: Any, categories: Mapping[str, list], names: Sequence[str] | None = None, strange: set[str] | None = None
+) -> np.ndarray:
     """The matrix of a table: all columns in their order, or those of the given names.
 
-    A category is the position of its value in `categories`; one that is not there becomes NaN, like a missing value.
+    A category is the position of its value in `categories`; one that is not there becomes NaN, like a missing value,
+    and the name of its column is added to `strange`.
     """
     columns = columns_of(X)
     if names is None:
@@ -106,7 +153,11 @@ def encode(X: Any, categories: Mapping[str, list], names: Sequence[str] | None =
         column = columns[name]
         if name in categories:
             codes = {value: float(code) for code, value in enumerate(categories[name])}
-            matrix[:, j] = [math.nan if is_missing(value) else category_code(codes, value) for value in _values(column)]
+            values = _values(column)
+            matrix[:, j] = [math.nan if is_missing(value) else category_code(codes, value) for value in values]
+            gaps = np.isnan(matrix[:, j]).sum()
+            if strange is not None and gaps and gaps > sum(map(is_missing, values)):
+                strange.add(name)
         else:
             matrix[:, j] = _numbers_of_column(column, name)
     return matrix
@@ -161,7 +212,9 @@ def _plain_numbers(values: Any) -> np.ndarray:
 
 def is_missing(value: Any) -> bool:
     """Whether a value of a table stands for none."""
-    return value is None or (isinstance(value, float) and value != value) or type(value).__name__ == "NAType"
+    if isinstance(value, float | np.floating):
+        return bool(value != value)
+    return value is None or type(value).__name__ == "NAType"
 
 
 def category_code(codes: Mapping[str, float], value: Any) -> float:

@@ -12,11 +12,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..costs import ResolvedCosts
+from .fallbacks import UNKNOWN
 from .fitted import FittedTree
 from .links import LINKS
-from .pool import TreePool
+from .pool import STEPS, TreePool, in_steps
 from .schema import Schema
 from .shape import TreeShape
+from .training import Training, as_iso_date
 
 __all__ = ["ModelFileError", "check_memory", "validate_model"]
 
@@ -24,6 +26,8 @@ __all__ = ["ModelFileError", "check_memory", "validate_model"]
 DEEPEST_LEARNER = 1000
 #: The largest margin that a node may be able to reach; beyond it sums and differences overflow.
 LARGEST_MARGIN = 1e300
+#: Rows that a training may claim: what a JSON number holds to the last digit.
+LARGEST_COUNT = 2**53
 
 _KINDS = {"b": "true or false", "i": "whole numbers", "f": "numbers"}
 _POSITION_ARRAYS = {
@@ -37,6 +41,7 @@ _POSITION_ARRAYS = {
     "category_count": "i",
     "value": "f",
     "linear_feature": "i",
+    "share_left": "f",
 }
 
 
@@ -68,7 +73,9 @@ def validate_model(model: FittedTree) -> None:
     _check_shape(model.shape)
     _check_classifiers(model)
     _check_link(model)
+    _check_fallbacks(model)
     _check_sums(model)
+    _check_training(model.training, model.shape.n_terminals)
 
 
 def check_memory(sizes: dict[str, int], stored: int, max_bytes: int) -> None:
@@ -77,10 +84,13 @@ def check_memory(sizes: dict[str, int], stored: int, max_bytes: int) -> None:
     Weights and bills are stored sparsely: a small file may ask for arrays of any size.
     """
     nodes, items = sizes["nodes"], sizes["items"]
-    weights = 8 * sizes["learners"] * nodes * (sizes["outputs"] + 1)
+    experts = nodes + sizes.get("fallbacks", 0)
+    weights = 8 * sizes["learners"] * (experts * sizes["outputs"] + nodes)
+    weights *= 2 if "fallbacks" in sizes else 1  # all experts side by side
     bills = (sizes["features"] + sizes["positions"]) * items
     paths = 8 * nodes * nodes
-    needed = stored + weights + bills + paths
+    sources = sizes.get("sources", 0) * (sizes["features"] + 8 * experts)
+    needed = stored + weights + bills + paths + sources
     if needed > max_bytes:
         counts = ", ".join(f"{count} {name}" for name, count in sizes.items())
         fail(f"a model of {counts} needs {needed} bytes and the limit is {max_bytes}; a larger max_bytes allows it")
@@ -144,6 +154,7 @@ def _check_schema(schema: Schema) -> None:
     if not schema.feature_names:
         fail("there are no feature names; a model has at least one feature")
     _check_array("may_miss", schema.may_miss, "b", (len(schema.feature_names),))
+    _check_array("means", schema.means, "f", (len(schema.feature_names),))
     if not isinstance(schema.categories, dict):
         fail("categories must map feature names to lists of texts")
     known = set(schema.feature_names)
@@ -151,6 +162,11 @@ def _check_schema(schema: Schema) -> None:
         if name not in known:
             fail(f"categories are given for {shown(name)}, which is not one of the {len(known)} features")
         _check_names(f"categories of {shown(name)}", values)
+    if not isinstance(schema.booleans, frozenset):
+        fail("booleans must be a frozenset of feature names")
+    for name in schema.booleans:
+        if name not in known or name in schema.categories:
+            fail(f"booleans name {shown(name)}, which is not one of the features that are numbers")
     if schema.classes is not None:
         _check_classes(schema.classes)
 
@@ -180,6 +196,32 @@ def _check_costs(costs: ResolvedCosts, n_features: int) -> None:
         fail(f"the price of an evaluation is {evaluation!r}; it must be finite and 0 or more")
 
 
+# -- training ----------------------------------------------------------------------------------------------------
+
+
+def _check_training(training: Training, n_terminals: int) -> None:
+    """What is known of it must be possible; a service divides by it."""
+    rows, cost = training.rows, training.mean_cost
+    if rows is not None and not (type(rows) is int and 1 <= rows <= LARGEST_COUNT):
+        fail(f"the number of training rows is {shown(rows)}; it must be a whole number from 1 to {LARGEST_COUNT}")
+    if cost is not None and not (isinstance(cost, float) and 0 <= cost <= LARGEST_MARGIN):
+        fail(f"the mean cost in training is {shown(cost)}; it must be a finite number, 0 or more")
+    reached = training.reached
+    if reached is not None:
+        _check_array("reached", reached, "f", (n_terminals,))
+        _refuse((reached < 0) | (reached > 1), "reached", "is no share; it must be from 0 to 1")
+        if not abs(reached.sum() - 1) <= 1e-6:
+            fail(f"the shares in reached sum to {reached.sum():g}; they must sum to 1")
+    trained = training.trained
+    if trained is not None:
+        try:
+            known = as_iso_date(trained)
+        except ValueError:
+            known = None
+        if known != trained:
+            fail(f"the date of training is {shown(trained)}; it must be a text as ISO 8601 writes dates")
+
+
 # -- weak learners -----------------------------------------------------------------------------------------------
 
 
@@ -199,6 +241,9 @@ def _check_pool(pool: TreePool, n_features: int) -> None:
         astray = ~is_split & (getattr(pool, name) != np.arange(n))
         _refuse(astray, name, "leads on from a leaf; a leaf must point to itself")
     _refuse(is_split & (pool.linear_feature >= 0), "linear_feature", "is set at a split; only a leaf may have one")
+    share = pool.share_left
+    _refuse((share < 0) | (share > 1), "share_left", "is no share; it must be from 0 to 1")
+    _refuse(in_steps(share) != share, "share_left", f"must be a whole number of steps of 1/{STEPS}")
     _check_category_pieces(pool, is_split)
     _check_forest(pool, is_split)
 
@@ -277,6 +322,32 @@ def _check_classifiers(model: FittedTree) -> None:
         fail(f"classifier {int(np.flatnonzero(routes_nowhere)[0])} is a leaf and routes nowhere, but has route weights")
 
 
+def _check_fallbacks(model: FittedTree) -> None:
+    n_learners, n_nodes, n_outputs = model.predict_weights.shape
+    _check_array("fallback_intercepts", model.fallback_intercepts, "f", (None, n_outputs))
+    n_experts = n_nodes + len(model.fallback_intercepts)
+    _check_array("fallback_weights", model.fallback_weights, "f", (n_learners, n_experts - n_nodes, n_outputs))
+    estimates = model.estimates
+    if estimates is None:
+        if n_experts > n_nodes:
+            fail("there are fallbacks, and nothing is known of what they lose")
+        return
+    _check_names("source names", estimates.source_names)
+    n_sources = len(estimates.source_names)
+    _check_array("losses", estimates.losses, "f", (n_nodes, n_experts))
+    known = (estimates.losses >= 0) | (estimates.losses == UNKNOWN)
+    if not known.all():
+        fail(f"losses holds {estimates.losses[~known][0]}; each must be 0 or more, or {UNKNOWN:g} where none is known")
+    _check_array("path_losses", estimates.path_losses, "f", (n_nodes,))
+    _check_array("harm", estimates.harm, "f", (n_experts, n_sources))
+    for name in ("path_losses", "harm"):
+        _refuse(getattr(estimates, name).ravel() < 0, name, "is negative; it must be 0 or more")
+    _check_array("source_features", estimates.source_features, "b", (n_sources, len(model.schema.feature_names)))
+    weight = estimates.cost_weight
+    if type(weight) is not float or not 0 <= weight <= LARGEST_MARGIN:
+        fail(f"the cost weight is {shown(weight)}; it must be a finite number, 0 or more")
+
+
 def _check_link(model: FittedTree) -> None:
     """What the margins mean must fit their number, and that of the classes."""
     if model.link not in LINKS:
@@ -302,7 +373,8 @@ def _check_sums(model: FittedTree) -> None:
     """Margins and bills must stay finite whatever branches a row takes."""
     with np.errstate(over="ignore", invalid="ignore"):
         largest = np.abs(model.pool.value).max(initial=0.0)
-        predicted = np.abs(model.predict_weights).sum(axis=0) * largest + np.abs(model.predict_intercepts)
+        largest = max(largest, float(np.abs(np.append(model.schema.means, 0.0)).max() * largest))
+        predicted = np.abs(model.expert_weights).sum(axis=0) * largest + np.abs(model.expert_intercepts)
         routed = np.abs(model.route_weights).sum(axis=0) * largest
         bill = model.costs.prices.sum() + model.costs.evaluation * model.pool.n_learners
     for what, reach in (("margins", predicted), ("routing margins", routed), ("constant", np.abs(model.constant))):
@@ -310,3 +382,9 @@ def _check_sums(model: FittedTree) -> None:
             fail(f"the {what} may exceed {LARGEST_MARGIN:g}; weights or values are too large")
     if not np.isfinite(bill):
         fail("all prices together are more than a number can hold")
+    if model.estimates is not None:
+        known = model.estimates
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = known.losses.max(initial=0.0) + known.harm.sum(axis=1).max(initial=0.0) + known.cost_weight * bill
+        if not value <= LARGEST_MARGIN:
+            fail(f"losses, harm and the cost weight may exceed {LARGEST_MARGIN:g} together")

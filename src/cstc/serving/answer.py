@@ -108,6 +108,8 @@ class Answer:
         From the call to the answer; None in a session that the caller fetches for.
     error : BaseException or None
         What the failed source raised.
+    warnings : tuple of str
+        What was taken as missing, though training did not see it so: see `cstc.UnseenValueWarning`.
     """
 
     value: Any
@@ -126,6 +128,7 @@ class Answer:
     _bought: int = field(default=0, repr=False)
     _events: list[Event] = field(default_factory=list, repr=False)
     _record: Record | None = field(default=None, repr=False)
+    warnings: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -195,6 +198,7 @@ class Answer:
             "margins": self.margins,
             "items": self.items,
             "seconds": self.seconds,
+            "warnings": list(self.warnings),
             "trail": self.trail,
         }
 

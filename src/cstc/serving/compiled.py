@@ -13,6 +13,7 @@ import numpy as np
 from ..costs import shorten
 from ..model import FittedTree
 from ..model.schema import category_code, is_missing
+from ..model.unseen import missing, plain_missing, unknown
 from .walk.choice import plan_for
 from .walk.native import NativePlan
 
@@ -71,12 +72,17 @@ class CompiledTree:
         self.evaluation = float(model.costs.evaluation)
         self.feature_items = [_as_mask(np.flatnonzero(row)) for row in model.costs.feature_items]
         self.may_miss = [bool(flag) for flag in model.schema.may_miss]
+        self.is_plain = [bool(flag) for flag in model.plain_features]
+        self.is_boolean = [name in model.schema.booleans for name in self.feature_names]
         self.codes: list[dict[str, float] | None] = [
             {str(value): float(code) for code, value in enumerate(model.schema.categories[name])}
             if name in model.schema.categories
             else None
             for name in self.feature_names
         ]
+        self.training = model.training
+        self.n_terminals = model.shape.n_terminals
+        self.highest_cost = float(model.terminal_costs().max())
         self.link = model.link
         self.classes: list | None = None if model.schema.classes is None else model.schema.classes.tolist()
         self.constant = [float(margin) for margin in model.constant]
@@ -163,7 +169,7 @@ class CompiledTree:
             ) from None
 
     def encode(self, feature: int, raw: Any) -> float:
-        """The number that the model sees; `Fault` if it cannot be one."""
+        """The number that the model sees, NaN if it is missing or never seen; `Fault` if it cannot be one."""
         codes = self.codes[feature]
         kind = raw.__class__
         if kind is not float:
@@ -174,14 +180,20 @@ class CompiledTree:
             elif not isinstance(raw, str):
                 raw = _as_category(raw, self.feature_names[feature])
         if raw != raw:  # NaN
-            if not self.may_miss[feature]:
-                raise Fault(f"{self.feature_names[feature]} is missing, and training saw no missing values in it")
+            if self.is_plain[feature] and not self.may_miss[feature]:
+                raise Fault(plain_missing([self.feature_names[feature]]))
             return math.nan
         if codes is not None:
-            return category_code(codes, raw)  # a category never seen counts as missing, as in predict
+            return category_code(codes, raw)
         if not -math.inf < raw < math.inf:
             raise Fault(f"{self.feature_names[feature]} is {raw}; it must be finite")
         return raw
+
+    def unseen(self, feature: int, raw: Any) -> str | None:
+        """What is to be said of a value that `encode` made NaN of; None if training saw missing values there."""
+        if self.codes[feature] is not None and not is_missing(raw):
+            return unknown(self.feature_names[feature])
+        return None if self.may_miss[feature] else missing(self.feature_names[feature])
 
     def answer(self, margins: list[float]) -> tuple[Any, list[float] | None]:
         """The predicted value or class, and the probabilities of the classes."""

@@ -6,8 +6,12 @@ import threading
 from collections import deque
 from typing import Any
 
+from ..model import Training
 from .answer import STATUSES, Answer
 from .compiled import CompiledTree, bits
+from .drift import Drift
+from .histogram import LATENCY_BOUNDS, Histogram, cost_bounds, histogram_samples
+from .prometheus import family
 
 __all__ = ["Counters"]
 
@@ -16,7 +20,9 @@ SETS_KEPT = 1024  # of items that were bought together
 
 
 class Counters:
-    """Spend per item, path mix, early stops, calls and failures of the sources; safe to use from many threads.
+    """Spend per item, path mix, early stops, calls and failures of the sources, and drift from training.
+
+    Safe to use from many threads.
 
     Examples
     --------
@@ -43,6 +49,10 @@ class Counters:
             self._evaluated = 0
             self._spend = 0.0
             self._seconds = 0.0
+            compiled = self._compiled
+            self._latencies = Histogram(LATENCY_BOUNDS)
+            self._costs = Histogram(cost_bounds(compiled.highest_cost if compiled else 0.0))
+            self._drift = Drift(compiled.training, compiled.n_terminals) if compiled else Drift(Training(), 0)
             self._sources: dict[str, list[Any]] = {}  # calls, rows, seconds, not made, failures by kind
 
     def count_answer(self, answer: Answer) -> None:
@@ -65,12 +75,26 @@ class Counters:
 
     def _sum_up(self) -> None:
         log = self._log
+        answers = []
         for _ in range(len(log)):
             entry = log.popleft()
             if len(entry) == 6:
+                answers.append(entry)
                 self._sum_answer(*entry)
             else:
                 self._sum_call(*entry)
+        if answers:
+            self._spread(answers)
+
+    def _spread(self, answers: list[tuple]) -> None:
+        """Histograms and drift, of many answers at a time."""
+        statuses, wheres, _, _, costs, seconds = zip(*answers, strict=True)
+        self._costs.add(costs)
+        self._latencies.add([each for each in seconds if each is not None] if None in seconds else seconds)
+        if statuses.count("complete") < len(statuses):
+            kept = [k for k, status in enumerate(statuses) if status == "complete"]
+            wheres, costs = tuple(wheres[k] for k in kept), tuple(costs[k] for k in kept)
+        self._drift.add([terminal for _, terminal in wheres], costs)
 
     def _sum_answer(
         self, status: str, where: tuple, bought: int, evaluated: int, cost: float, seconds: float | None
@@ -131,6 +155,9 @@ class Counters:
                     }
                     for name, (calls, rows, seconds, not_made, failures) in self._sources.items()
                 },
+                "latency": self._latencies.as_dict(),
+                "cost": self._costs.as_dict(),
+                "drift": self._drift.as_dict(),
             }
 
     def prometheus(self, prefix: str = "cstc") -> str:
@@ -180,20 +207,26 @@ class Counters:
         ]
         lines = []
         for name, text, samples in families:
-            lines += [f"# HELP {prefix}_{name} {text}", f"# TYPE {prefix}_{name} counter"]
-            lines += [f"{prefix}_{name}{_labels(labels)} {_number(value)}" for labels, value in samples]
+            plain = [("", labels, value) for labels, value in samples]
+            lines += family(f"{prefix}_{name}", "counter", text, plain)
+        latency, cost = histogram_samples(counts["latency"]), histogram_samples(counts["cost"])
+        lines += family(f"{prefix}_latency_seconds", "histogram", "Seconds from call to answer.", latency)
+        lines += family(f"{prefix}_cost", "histogram", "Spend of an answer.", cost)
+        for name, text, value in self._gauges(counts["drift"]):
+            if value is not None:
+                lines += family(f"{prefix}_{name}", "gauge", text, [("", {}, value)])
+        shares = self._drift.training_shares
+        if shares is not None:
+            text = "Share of the training rows at a terminal."
+            found = [("", {"terminal": k}, share) for k, share in enumerate(shares.tolist())]
+            lines += family(f"{prefix}_training_path_share", "gauge", text, found)
         return "\n".join(lines) + "\n"
 
-
-def _labels(labels: dict[str, Any]) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escape(str(value))}"' for name, value in labels.items()) + "}"
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
-
-
-def _number(value: float) -> str:
-    return str(value) if isinstance(value, int) else repr(float(value))
+    def _gauges(self, drift: dict[str, Any]) -> list[tuple[str, str, float | None]]:
+        return [
+            ("training_mean_spend", "Mean spend of a training row.", drift["training_spend"]),
+            ("drift_answers", "Latest complete answers, which drift is taken from.", drift["answers"]),
+            ("drift_mean_spend", "Their mean spend.", drift["mean_spend"]),
+            ("drift_spend_ratio", "Their mean spend, divided by that of training.", drift["spend_ratio"]),
+            ("drift_path_distance", "Total variation of their path mix from that of training.", drift["path_distance"]),
+        ]

@@ -9,6 +9,7 @@ from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
+from ..model.unseen import OnceEach
 from .answer import Answer
 from .compiled import compile_tree
 from .counters import Counters
@@ -45,7 +46,9 @@ class OnDemandPredictor:
         Fetch what is certainly needed next, which costs ``predict_cost(counting="branch")``; or all that the learners
         of a node may look at: fewer waits, and the cost of ``counting="learner"``.
     strict : bool, default=False
-        Raise `BudgetReached`, `DeadlineReached` or `SourceFailed` instead of answering early.
+        Raise `BudgetReached`, `DeadlineReached` or `SourceFailed` instead of answering early.  A missing value in a
+        column that had none in training, and an unknown category, are then failures of their source, and ValueError
+        among the known features; otherwise they are taken as missing, with one warning for a column.
     max_threads : int, default=32
         Sources that are not async run in at most so many threads, for all callers together.
     idle : float, default=5.0
@@ -98,6 +101,7 @@ class OnDemandPredictor:
         self._usual_waves: dict[tuple[int, ...], dict[Source, tuple[int, ...]]] = {}
         self.prefetch = prefetch
         self.strict = strict
+        self._unseen = OnceEach()  # warns of values that training did not see, once for all rows
         self.counters = Counters(self._compiled)
         self._caller = Caller(max_threads, idle_seconds, self.counters)
 
@@ -139,7 +143,8 @@ class OnDemandPredictor:
         began = perf_counter()
         ends = _end(began, deadline)
         self._check_open()
-        session = self.session(known=known, paid=paid, budget=budget, prefetch=prefetch)
+        strict = self.strict if strict is None else strict
+        session = self.session(known=known, paid=paid, budget=budget, prefetch=prefetch, strict=strict)
         try:
             while session.wanted_features and not self._must_stop(session, ends):
                 if calls := self._calls_for(session, row, trust=ends is None):
@@ -148,7 +153,7 @@ class OnDemandPredictor:
         except BaseException as error:
             self._count_interrupted([session], began, error)
             raise
-        return self._finish(session, began, self.strict if strict is None else strict)
+        return self._finish(session, began, strict)
 
     async def apredict(
         self,
@@ -165,7 +170,8 @@ class OnDemandPredictor:
         began = perf_counter()
         ends = _end(began, deadline)
         self._check_open()
-        session = self.session(known=known, paid=paid, budget=budget, prefetch=prefetch)
+        strict = self.strict if strict is None else strict
+        session = self.session(known=known, paid=paid, budget=budget, prefetch=prefetch, strict=strict)
         try:
             while session.wanted_features and not self._must_stop(session, ends):
                 # an event loop must not wait for a source that is only usually quick
@@ -176,7 +182,7 @@ class OnDemandPredictor:
         except BaseException as error:
             self._count_interrupted([session], began, error)
             raise
-        return self._finish(session, began, self.strict if strict is None else strict)
+        return self._finish(session, began, strict)
 
     def session(
         self,
@@ -185,6 +191,7 @@ class OnDemandPredictor:
         paid: Iterable[str] = (),
         budget: float | None = None,
         prefetch: str | None = None,
+        strict: bool | None = None,
     ) -> Session:
         """A row that the caller fetches for: see `Session`."""
         return Session(
@@ -193,7 +200,9 @@ class OnDemandPredictor:
             paid=paid,
             budget=budget,
             prefetch=self.prefetch if prefetch is None else prefetch,
+            strict=self.strict if strict is None else strict,
             _charges=self._charges,
+            _once=self._unseen,
         )
 
     def _check_open(self) -> None:
@@ -208,12 +217,14 @@ class OnDemandPredictor:
             session.stop("stopped", "the predictor was closed")
         return session.finished
 
-    def _finish(self, session: Session, began: float, strict: bool = False) -> Answer:
+    def _finish(self, session: Session, began: float, strict: bool = False, *, warn: bool = True) -> Answer:
         answer = session.answer()
         answer.seconds = perf_counter() - began
         self.counters.count_answer(answer)
         if strict and answer.status != "complete":
             answer.raise_if_incomplete()
+        if warn and answer.warnings:
+            session.warn_of_unseen()
         return answer
 
     def _count_interrupted(self, sessions: Sequence[Session], began: float, error: BaseException) -> None:
@@ -221,7 +232,7 @@ class OnDemandPredictor:
         for session in sessions:
             session.stop("stopped", f"the prediction was interrupted: {describe(error)}")
             with suppress(Exception):  # an interrupt may come in the middle of a step; it must pass in any case
-                self._finish(session, began)
+                self._finish(session, began, warn=False)
 
     # -- many rows ---------------------------------------------------------------------------------------------
 
@@ -263,7 +274,8 @@ class OnDemandPredictor:
         ends = _end(began, deadline)
         self._check_open()
         rows = list(rows)
-        sessions = self._sessions(rows, known, paid, budget, prefetch)
+        strict = self.strict if strict is None else strict
+        sessions = self._sessions(rows, known, paid, budget, prefetch, strict)
         answers: list[Answer] = []
         try:
             for calls in self._rounds(sessions, rows, ends):
@@ -272,7 +284,7 @@ class OnDemandPredictor:
         except BaseException as error:
             self._count_interrupted(sessions[len(answers) :], began, error)
             raise
-        return _complete(answers) if (self.strict if strict is None else strict) else answers
+        return self._checked(answers, strict)
 
     async def apredict_many(
         self,
@@ -291,7 +303,8 @@ class OnDemandPredictor:
         self._check_open()
         rows = list(rows)
         aside = self._caller.aside if len(rows) > FEW_ROWS else _at_once
-        sessions = await aside(self._sessions, rows, known, paid, budget, prefetch)
+        strict = self.strict if strict is None else strict
+        sessions = await aside(self._sessions, rows, known, paid, budget, prefetch, strict)
         rounds = self._rounds(sessions, rows, ends)
         answers: list[Answer] = []
         left = threading.Event()
@@ -302,28 +315,40 @@ class OnDemandPredictor:
         except BaseException as error:
             self._count_interrupted(sessions[len(answers) :], began, error)
             raise
-        return _complete(answers) if (self.strict if strict is None else strict) else answers
+        return self._checked(answers, strict)
 
     def _finish_many(self, sessions: list[Session], answers: list[Answer], began: float) -> None:
         for session in sessions:
-            answers.append(self._finish(session, began))
+            answers.append(self._finish(session, began, warn=False))
 
-    def _sessions(self, rows, known, paid, budget, prefetch) -> list[Session]:
+    def _checked(self, answers: list[Answer], strict: bool) -> list[Answer]:
+        """What is left to say of many rows: in strict mode an error, then one warning for all that was not seen."""
+        if strict:
+            _complete(answers)
+        self._unseen(reason for answer in answers for reason in answer.warnings)
+        return answers
+
+    def _sessions(self, rows, known, paid, budget, prefetch, strict) -> list[Session]:
         paid = list(paid) if not isinstance(paid, str) else paid
         known = [None] * len(rows) if known is None else _one_each("known", known, len(rows))
         budgets = [budget] * len(rows) if _is_one(budget) else _one_each("budget", budget, len(rows))
-        return [
+        sessions = [
             Session(
                 self._compiled,
                 known=row_known,
                 paid=paid,
                 budget=row_budget,
                 prefetch=self.prefetch if prefetch is None else prefetch,
+                strict=strict,
                 _charges=self._charges,
                 _level=0,
+                _once=self._unseen,
             )
             for row_known, row_budget in zip(known, budgets, strict=True)
         ]
+        for number, session in enumerate(sessions):
+            session.number = number
+        return sessions
 
     def _rounds(self, sessions: list[Session], rows: list, ends: float | None) -> Iterator[list[Call]]:
         """The calls of one wave after the other; rows wait for each other at the end of every level of the tree."""
@@ -472,12 +497,11 @@ async def _at_once(function: Callable[..., Any], *arguments: Any, left: threadin
     return function(*arguments)
 
 
-def _complete(answers: list[Answer]) -> list[Answer]:
+def _complete(answers: list[Answer]) -> None:
     """Strict mode for many rows: raise for the first that is not complete, with all answers."""
     for answer in answers:
         if answer.status != "complete":
             answer.raise_if_incomplete(answers)
-    return answers
 
 
 def _end(began: float, deadline: float | None) -> float | None:

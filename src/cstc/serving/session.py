@@ -20,13 +20,18 @@ from operator import add
 from typing import Any
 
 from ..costs import shorten
+from ..model.unseen import OnceEach
 from .answer import Answer, Event
 from .compiled import Classifier, CompiledTree, Fault, Step, compile_tree
 from .sources.extractors import describe
 
-__all__ = ["PREFETCHES", "Session"]
+__all__ = ["PREFETCHES", "BadKnownError", "Session"]
 
 PREFETCHES = ("branch", "node")
+
+
+class BadKnownError(ValueError):
+    """A value that was given as known cannot be used."""
 
 
 class Session:
@@ -43,6 +48,9 @@ class Session:
         The cost is never above this.
     prefetch : {"branch", "node"}, default="branch"
         Ask for what is certainly needed next, or for all that the node may need: fewer waits, a higher price.
+    strict : bool, default=False
+        A missing value in a column that had none in training, and an unknown category, are faults; otherwise they are
+        taken as missing, with a warning.
 
     Examples
     --------
@@ -75,19 +83,24 @@ class Session:
         "_margins",
         "_node",
         "_on_its_way",
+        "_once",
         "_paid",
         "_path",
         "_prefetch_node",
         "_reason",
         "_status",
         "_step",
+        "_strict",
         "_swift",
         "_terminal",
+        "_unseen",
         "_walk",
         "_wanted",
         "_wave",
         "called",
+        "number",  # of the row among many that were handed in together, and set only there
     )
+    number: int
 
     def __init__(
         self,
@@ -97,8 +110,10 @@ class Session:
         paid: Iterable[str] = (),
         budget: float | None = None,
         prefetch: str = "branch",
+        strict: bool = False,
         _charges: Callable[[Collection[int]], Sequence[int]] | None = None,
         _level: float = math.inf,
+        _once: OnceEach | None = None,
     ) -> None:
         compiled = model if model.__class__ is CompiledTree else compile_tree(model)
         if prefetch not in PREFETCHES:
@@ -123,6 +138,9 @@ class Session:
         self._error: BaseException | None = None
         self._margins: list[float] | None = None
         self._terminal: int | None = None
+        self._strict = strict
+        self._unseen: dict[str, None] | None = None  # what is to be said of values that training did not see
+        self._once = _once  # says it; all rows of a predictor share one
         self.called: set[Any] = set()  # the sources that a predictor has called for this row
         self._level = _level  # the deepest level of nodes that may be entered
         if known is not None:
@@ -166,14 +184,14 @@ class Session:
         """Raise ValueError if a name is unknown or a value is none that `tell` can use."""
         for name, raw in _pairs("values", values):
             try:
-                self._compiled.encode(self._compiled.feature(name), raw)
+                self._encode(self._compiled.feature(name), raw)
             except Fault as fault:
                 raise ValueError(str(fault)) from None
 
     def tell(self, values: Mapping[str, Any], *, source: str | None = None, seconds: float | None = None) -> None:
         """Values of wanted features, all or some of them; further ones are put aside until the path needs them.
 
-        A value that cannot be used (text for a number, NaN where training saw no missing values) is a fault of its
+        A value that cannot be used (text for a number; in strict mode, what training did not see) is a fault of its
         source: it is charged, and the session ends with the best answer it has.  Of a wave in which something failed,
         the values that were fetched at the same time may still be told, and are charged; others are ignored once
         the session is finished.
@@ -188,6 +206,8 @@ class Session:
             self.receive_bad(asked, got, bad, source, seconds)
         self._on_its_way = tuple(f for f in self._on_its_way if f not in asked)
         self.resume()
+        if self._unseen is not None:
+            self.warn_of_unseen()
 
     def fail(self, features: Iterable[str], reason: str, *, charged: bool = True, source: str | None = None) -> None:
         """The source of these wanted features failed; it is charged, unless it was never called."""
@@ -216,7 +236,7 @@ class Session:
             node, margins, evaluated = self._fall_back()
         compiled = self._compiled
         value, probabilities = compiled.answer(margins)
-        return Answer(
+        answer = Answer(
             value,
             probabilities,
             compiled.price_of(self._bought) + compiled.evaluation * evaluated,
@@ -233,6 +253,20 @@ class Session:
             self._bought,
             events,
         )
+        if self._unseen is not None:
+            answer.warnings = tuple(self._unseen)
+        return answer
+
+    @property
+    def warnings(self) -> list[str]:
+        """What was taken as missing, though training did not see it so."""
+        return list(self._unseen or ())
+
+    def warn_of_unseen(self) -> None:
+        """One warning for what nobody was warned of yet: in this session, or by the predictor that it belongs to."""
+        if self._once is None:
+            self._once = OnceEach()
+        self._once(self._unseen or ())
 
     def stop(self, status: str, reason: str, error: BaseException | None = None) -> None:
         """End the session early."""
@@ -262,24 +296,29 @@ class Session:
         return self._known[feature]
 
     def receive(
-        self, asked: tuple[int, ...], got: Mapping[int, Any], source: str | None, seconds: float | None
+        self, asked: tuple[int, ...], got: dict[int, Any], source: str | None, seconds: float | None
     ) -> dict[int, str] | None:
-        """Buy what was asked for, take in its values, and put aside what came along.
+        """Buy what was asked for, take in its values, and put aside what came along; `got` is the session's then.
 
         If a value cannot be used, nothing is changed and the reasons are returned.
         """
         compiled, known = self._compiled, self._known
         walk: Any = self._walk
-        if not (compiled.is_native and walk.fill_floats(asked, got, known, compiled.float_kinds, False)):
+        further = len(got) > len(asked)
+        moved = compiled.is_native and walk.fill_floats(asked, got, known, compiled.float_kinds, True)
+        if not moved:
             try:
-                encoded = [compiled.encode(f, got[f]) for f in asked]
+                encoded = [self._encode(f, got[f]) for f in asked]
             except Exception:
                 return self._reasons(asked, got)
             for f, value in zip(asked, encoded, strict=True):
                 known[f] = got[f]
                 walk.fill(f, value)
-        if len(got) > len(asked):
-            came = {f: raw for f, raw in got.items() if f not in known}
+                if value != value:
+                    self._notice(f, got[f])
+        if further:
+            alone = moved and len(known) == len(asked)  # nothing else was known, so all that is left is new
+            came = got if alone else {f: raw for f, raw in got.items() if f not in known}
             if self._held:
                 self._held.update(came)
             else:
@@ -307,15 +346,33 @@ class Session:
         self._buy(asked, source, seconds, "failed: " + "; ".join(bad.values()))
 
     def _take_in(self, feature: int, raw: Any) -> None:
-        value = self._compiled.encode(feature, raw)
+        value = self._encode(feature, raw)
         self._known[feature] = raw
         self._walk.fill(feature, value)
+        if value != value:
+            self._notice(feature, raw)
+
+    def _encode(self, feature: int, raw: Any) -> float:
+        """The number of a value; `Fault` if it cannot be used."""
+        value = self._compiled.encode(feature, raw)
+        if value != value and self._strict:
+            reason = self._compiled.unseen(feature, raw)
+            if reason is not None:
+                raise Fault(reason)
+        return value
+
+    def _notice(self, feature: int, raw: Any) -> None:
+        """A value was taken as missing; the warning comes later, when the session is at rest."""
+        reason = self._compiled.unseen(feature, raw)
+        if reason is not None:
+            self._unseen = {} if self._unseen is None else self._unseen
+            self._unseen[reason] = None
 
     def _reasons(self, asked: Iterable[int], got: Mapping[int, Any]) -> dict[int, str]:
         bad = {}
         for f in asked:
             try:
-                self._compiled.encode(f, got[f])
+                self._encode(f, got[f])
             except Exception as error:
                 bad[f] = _why(error)
         return bad
@@ -395,7 +452,9 @@ class Session:
             try:
                 self._take_in(self._compiled.feature(name), raw)
             except Fault as fault:
-                raise ValueError(f"known: {fault}") from None
+                raise BadKnownError(f"known: {fault}") from None
+        if self._unseen is not None:
+            self.warn_of_unseen()
 
     def _enter(self, node: Classifier) -> None:
         self._node = node
@@ -422,36 +481,39 @@ class Session:
             self._advance_swiftly()  # otherwise no learner gets past its root, so there is nothing to walk yet
 
     def _advance_swiftly(self) -> None:
-        """The same as `_advance`, in one step for each wave."""
+        """The same as `_advance`, in one step for each wave that must be waited for."""
         walk: Any = self._walk
-        go, fill_floats = walk.go, walk.fill_floats
-        events, path, charges, kinds = self._events, self._path, self._charges, self._compiled.float_kinds
         while self._status is None:
-            found = go(events, path)
+            free = self._budget is None and not self._failed  # to buy what comes along without asking
+            found = self._go_buying(walk) if free and self._held else walk.go(self._events, self._path)
             if found.__class__ is list:
                 self._margins = found
                 self._status = "complete"
-                break
-            held = self._held
-            if not held or self._budget is not None or self._failed:
-                self._look_where(walk)
-                if not self._prepare(found):
-                    return
-            elif fill_floats(found, held, self._known, kinds, True):
-                # all of it came along: the usual way, shortened
-                self._wave += 1
-                items = 0
-                for f in found:
-                    items |= charges[f]
-                items &= ~self._paid
-                self._paid |= items
-                self._bought |= items
-                events.append(("bought", walk.node, self._wave, found, items, None, None, "came along"))
-            else:
+            elif not (free and self._held and self._buy_swiftly(walk, found)):
                 self._look_where(walk)
                 if not self._prepare(found):
                     return
         self._look_where(walk)
+
+    def _go_buying(self, walk: Any) -> Any:
+        """Go on, and where all that a node may look at is at hand, buy of it what it needs."""
+        bill = [self._wave, self._paid, self._bought]
+        kinds = self._compiled.float_kinds
+        try:
+            return walk.go_buying(self._events, self._path, self._known, self._held, kinds, self._charges, bill)
+        finally:  # whatever interrupts this: what is bought is paid
+            self._wave, self._paid, self._bought = bill
+
+    def _buy_swiftly(self, walk: Any, found: tuple[int, ...]) -> bool:
+        """Buy a wave that came along, if all of it did and nothing of it must be encoded; whether that was so."""
+        if not walk.fill_floats(found, self._held, self._known, self._compiled.float_kinds, True):
+            return False
+        self._wave += 1
+        items = self._items_for(found)
+        self._paid |= items
+        self._bought |= items
+        self._events.append(("bought", walk.node, self._wave, found, items, None, None, "came along"))
+        return True
 
     def _look_where(self, walk: Any) -> None:
         self._node = self._compiled.nodes[walk.node]

@@ -1,6 +1,7 @@
 """The service: every endpoint, every refusal, limits, expiry, many clients, and how it ends."""
 
 import asyncio
+import hashlib
 import json
 import math
 import os
@@ -21,6 +22,8 @@ from starlette.testclient import TestClient
 
 import cstc
 from builders import CATEGORICAL
+from cstc.model import Training
+from cstc.model.file import load_named
 from cstc.serving import OnDemandPredictor, Session, extractor
 from cstc.serving.http.app import Limits, create_app
 from cstc.serving.http.server import _listen, is_loopback, read_token, serve
@@ -576,7 +579,8 @@ def test_limits_are_numbers_above_zero(name):
 
 
 def test_health_metrics_and_document(client):
-    assert client.get("/health").json() == {"status": "ok", "version": cstc.__version__}
+    nothing = {"name": None, "sha256": None, "rows": None, "trained": None}
+    assert client.get("/health").json() == {"status": "ok", "version": cstc.__version__, "model": nothing}
     client.post("/predict", json={"row": 1})
     client.post("/predict", json={})
     response = client.get("/metrics")
@@ -591,6 +595,35 @@ def test_health_metrics_and_document(client):
     assert document["openapi"] == "3.1.0"
     assert "security" not in document
     assert document["components"]["schemas"]["PredictRequest"]["required"] == ["row"]
+
+
+def test_health_names_the_model(world, tmp_path):
+    path = tmp_path / "credit.cstc"
+    trained = replace(world.model, training=Training(rows=1234))
+    trained.save(path, trained="2026-11-16")
+    model, identity = load_named(path)
+    with OnDemandPredictor(model, [], given=NAMES) as predictor:
+        found = CheckedClient(create_app(predictor, model=identity)).get("/health").json()["model"]
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert found == {"name": "credit.cstc", "sha256": digest, "rows": 1234, "trained": "2026-11-16"}
+
+
+def test_metrics_hold_answers_against_training(world):
+    shares = np.full(world.model.shape.n_terminals, 1 / world.model.shape.n_terminals)
+    model = replace(world.model, training=Training(mean_cost=2.0, reached=shares))
+    sources = Sources(np.random.default_rng(5), world.rows, instant=True)
+    with OnDemandPredictor(model, sources.extractors) as predictor:
+        client = CheckedClient(create_app(predictor))
+        for i in range(10):
+            client.post("/predict", json={"row": i})
+        samples = dict(line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines() if line[0] != "#")
+    cost = model.predict_cost(world.X[:10])
+    assert float(samples["cstc_drift_spend_ratio"]) == pytest.approx(cost.mean() / 2)
+    found = np.bincount(model.apply(world.X[:10]), minlength=len(shares)) / 10
+    assert float(samples["cstc_drift_path_distance"]) == pytest.approx(np.abs(found - shares).sum() / 2)
+    assert samples["cstc_drift_answers"] == "10"
+    assert float(samples["cstc_training_mean_spend"]) == 2.0
+    assert samples['cstc_cost_bucket{le="+Inf"}'] == samples["cstc_latency_seconds_count"] == "10"
 
 
 def test_names_of_any_kind(world):
@@ -874,6 +907,24 @@ def test_shutdown_answers_what_is_in_flight(server, world, number):
             assert answer["status"] == "complete"
     assert server.wait(10) == 0
     assert server.stderr.read() == ""
+
+
+def test_the_service_logs_what_fails_and_what_it_never_saw(server, world):
+    """With warnings as errors, as this one runs: the client asked, and gets its answer."""
+    row = {"seconds": 0.0, "values": world.rows[0] | {CATEGORY: "secret kind"}}
+    status, answer = ask(server.port, {"row": row, "known": {CATEGORY: "secret kind"}})
+    assert (status, answer["warnings"]) == (200, [f"{CATEGORY} holds a category that training did not see"])
+    assert ask(server.port, {"row": {"secret": 1}})[1]["status"] == "failed"
+    assert ask(server.port, {"row": {"secret": 1}}, "/predict/batch")[0] == 422
+    assert ask(server.port, {"rows": [{"row": row}, {"row": {"secret": 1}}]}, "/predict/batch")[0] == 200
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(10) == 0
+    text = server.stderr.read()
+    assert f"WARNING taken as missing: {CATEGORY} holds a category that training did not see" in text
+    assert text.count("taken as missing") == 1
+    assert "WARNING source table raised an exception (KeyError) for row given as dict" in text
+    assert "WARNING source table raised an exception (KeyError) for row number 1" in text
+    assert "secret" not in text
 
 
 def test_threads_do_not_pile_up(predictor):

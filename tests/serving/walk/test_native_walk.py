@@ -171,6 +171,57 @@ def test_sessions_ask_and_answer_as_in_python(seed, task, prefetch):
             same_numbers(ours[1][1][1], margins[i])
 
 
+def told_generously(model, told, usable):
+    """A session that is told all that it may ever ask for with its first wave, some of it in no usable form."""
+    session = Session(model)
+    if session.wanted():
+        session.tell({name: value if ok else np.float32(value) for (name, value), ok in zip(told, usable, strict=True)})
+    return session
+
+
+def comings(answer):
+    """For each node, the waves of values that came along."""
+    found = {}
+    for step in answer.trail:
+        if step.get("outcome") == "came along":
+            found.setdefault(step["node"], []).append(step["wave"])
+    return found
+
+
+@PROPERTY
+@given(seeds)
+def test_what_came_along_is_bought_wave_by_wave_as_in_python(seed):
+    """Everything is at hand after the first wave, all of it or most of it as plain floats."""
+    rng = np.random.default_rng(seed)
+    model = random_model(rng, random_shape(rng), n_trees=int(rng.integers(1, 12)), density=rng.choice([0.3, 0.9]))
+    in_python, X = compiled_in_python(model), random_table(rng, 5)
+    margins, cost = model.decision_function(X), model.predict_cost(X)
+    for i, row in enumerate(X.tolist()):
+        usable = rng.random(N_FEATURES) < rng.choice([0.7, 1.0])
+        told = list(zip(NAMES, row, strict=True))
+        ours, theirs = (told_generously(which, told, usable) for which in (model, in_python))
+        assert ours._held == pytest.approx(theirs._held, nan_ok=True)
+        assert list(ours._known) == list(theirs._known)
+        ours, theirs = ours.answer(), theirs.answer()
+        close(as_plain(ours), as_plain(theirs))
+        same_numbers(ours.margins, margins[i])
+        assert ours.cost == pytest.approx(cost[i], rel=1e-12)
+
+
+def test_a_node_may_take_several_waves_of_what_came_along():
+    rng = np.random.default_rng(5)
+    several = 0
+    for _ in range(30):
+        model = random_model(rng, TreeShape.full(2), n_trees=6, density=0.3)
+        told = list(zip(NAMES, random_table(rng, 1)[0].tolist(), strict=True))
+        ours, theirs = (
+            told_generously(which, told, [True] * N_FEATURES).answer() for which in (model, compiled_in_python(model))
+        )
+        assert comings(ours) == comings(theirs)
+        several += any(len(waves) > 1 for waves in comings(ours).values())
+    assert several
+
+
 def test_values_that_are_no_floats_go_the_usual_way():
     world = random_world(np.random.default_rng(1), "regression", 20, missing=False)
     for told in world.rows:
@@ -178,7 +229,9 @@ def test_values_that_are_no_floats_go_the_usual_way():
         for change in (float, np.float32, np.float64, lambda x: np.array(x)):
             session = Session(world.model)
             while wanted := session.wanted():
-                values = {name: told[name] if isinstance(told[name], str) else change(told[name]) for name in wanted}
+                values = {
+                    name: told[name] if isinstance(told[name], str | None) else change(told[name]) for name in wanted
+                }
                 session.tell(values)
             answers.append(session.answer().margins)
         for other in answers[1:]:
@@ -401,3 +454,13 @@ def test_a_walk_refuses_what_does_not_exist():
         walk.fill_floats((0, 0), {0: 1.0}, {}, kinds, True)
     with pytest.raises(TypeError):
         walk.go((), ())
+    charges, bill = [1] * N_FEATURES, [0, 0, 0]
+    for wrong in ([], [*charges, 1], tuple(charges)):
+        with pytest.raises(TypeError):
+            walk.go_buying([], [], {}, {}, kinds, wrong, bill)
+    with pytest.raises(TypeError):
+        walk.go_buying([], [], {}, {}, kinds, charges, [0, 0])
+    with pytest.raises(ValueError, match="another number"):
+        walk.go_buying([], [], {}, {}, kinds[1:], charges, bill)
+    with pytest.raises(ValueError, match="no such feature"):
+        walk.go_buying([], [], {}, {N_FEATURES: 1.0}, kinds, charges, bill)

@@ -18,9 +18,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ... import __version__
-from ..answer import Answer
+from ...model.file import FileIdentity
+from ..answer import Answer, IncompleteAnswer
+from ..log import log_unseen
 from ..predictor import OnDemandPredictor
-from ..session import Session
+from ..prometheus import family
+from ..session import BadKnownError, Session
 from .openapi import openapi_document
 from .requests import Refused, read_json, records_for
 from .store import NoRoom, OpenSession, SessionStore
@@ -48,6 +51,11 @@ class Limits:
 
     Parameters
     ----------
+    head_bytes : int, default=16384
+        Bytes of the first line and the headers.
+    head_seconds : float, default=10
+        Seconds within which they must have come; a connection that takes longer is cut off.  This needs `serve`: an
+        application in another server has that server's own limit.
     body_bytes : int, default=1048576
     body_seconds : float, default=10
         Seconds within which a body must have come.
@@ -64,6 +72,8 @@ class Limits:
         A session that is not used for so long is gone.
     """
 
+    head_bytes: int = 2**14
+    head_seconds: float = 10.0
     body_bytes: int = 2**20
     body_seconds: float = 10.0
     rows: int = 1000
@@ -85,6 +95,7 @@ def create_app(
     limits: Limits | None = None,
     token: str | None = None,
     hosts: Iterable[str] | None = None,
+    model: FileIdentity | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Starlette:
     """The service of one predictor as an ASGI application.
@@ -98,6 +109,8 @@ def create_app(
         What clients must send as ``Authorization: Bearer ...``, for all but ``/health``.
     hosts : iterable of str, optional
         The names that the service answers to, without a port; all by default.
+    model : FileIdentity, optional
+        What ``/health`` calls the model, as `cstc.model.file.load_named` returns it.
     clock : callable, optional
         Seconds that only grow, for the expiry of sessions.
 
@@ -105,10 +118,15 @@ def create_app(
     -------
     Starlette
     """
-    service = _Service(predictor, limits or Limits(), clock, has_token=token is not None)
+    service = _Service(predictor, limits or Limits(), clock, has_token=token is not None, model=model)
     app = Starlette(
         routes=service.routes(),
-        exception_handlers={Refused: _refuse, HTTPException: _refuse_route, Exception: _fail},
+        exception_handlers={
+            Refused: _refuse,
+            BadKnownError: _refuse_known,
+            HTTPException: _refuse_route,
+            Exception: _fail,
+        },
     )
     app.router.redirect_slashes = False
     app.add_middleware(_Gate, service=service, token=token, hosts=hosts)
@@ -119,9 +137,17 @@ class _Service:
     """The endpoints."""
 
     def __init__(
-        self, predictor: OnDemandPredictor, limits: Limits, clock: Callable[[], float], *, has_token: bool
+        self,
+        predictor: OnDemandPredictor,
+        limits: Limits,
+        clock: Callable[[], float],
+        *,
+        has_token: bool,
+        model: FileIdentity | None,
     ) -> None:
         self.predictor = predictor
+        # a warning of Python belongs to who wrote the call; here that is a client, and the log is for who serves
+        predictor._unseen.say = log_unseen
         self.limits = limits
         self.sessions = SessionStore(limits.sessions, limits.session_seconds, clock, self._count_lost)
         self.n_predictions = 0  # in flight
@@ -129,9 +155,15 @@ class _Service:
         self.requests: dict[tuple[str, int], int] = {}  # by endpoint and status
         compiled = predictor._compiled
         has_sources = bool(predictor.extractors)
-        self._records = records_for(compiled, has_sources=has_sources, most_rows=limits.rows)
+        self._records = records_for(
+            compiled, has_sources=has_sources, most_rows=limits.rows, strict_by_default=predictor.strict
+        )
         document = openapi_document(compiled, self._records, version=__version__, has_token=has_token)
         self._document = json.dumps(document).encode()
+        training = compiled.training
+        named = {"name": None, "sha256": None} if model is None else model._asdict()
+        named |= {"rows": training.rows, "trained": training.trained}
+        self._health = {"status": "ok", "version": __version__, "model": named}
 
     def routes(self) -> list[Route]:
         return [
@@ -152,17 +184,18 @@ class _Service:
     async def predict(self, request: Request) -> Response:
         asked = await self._read(request, "PredictRequest")
         with self._room_for(1):
-            answer = await self.predictor.apredict(
-                asked.get("row"),
-                known=asked["known"],
-                paid=asked["paid"],
-                budget=asked["budget"],
-                deadline=self._deadline(asked),
-                prefetch=asked["prefetch"],
-                strict=False,
-            )
-        if asked["strict"] and not answer.complete:
-            return _strict([answer], asked["trail"])
+            try:
+                answer = await self.predictor.apredict(
+                    asked.get("row"),
+                    known=asked["known"],
+                    paid=asked["paid"],
+                    budget=asked["budget"],
+                    deadline=self._deadline(asked),
+                    prefetch=asked["prefetch"],
+                    strict=asked["strict"],
+                )
+            except IncompleteAnswer as early:
+                return _strict(early.answers, asked["trail"])
         return _respond(_as_dict(answer, asked["trail"]))
 
     async def predict_batch(self, request: Request) -> Response:
@@ -172,16 +205,19 @@ class _Service:
             asked = await aside(self._parse, "BatchRequest", body)
         rows = asked["rows"]
         with self._room_for(len(rows)):
-            answers = await self.predictor.apredict_many(
-                [row.get("row") for row in rows],
-                known=[row["known"] for row in rows],
-                paid=asked["paid"],
-                budget=[asked["budget"] if row["budget"] is None else row["budget"] for row in rows],
-                deadline=self._deadline(asked),
-                prefetch=asked["prefetch"],
-                strict=False,
-            )
-            return await aside(_respond_to_batch, answers, asked)
+            try:
+                answers = await self.predictor.apredict_many(
+                    [row.get("row") for row in rows],
+                    known=[row["known"] for row in rows],
+                    paid=asked["paid"],
+                    budget=[asked["budget"] if row["budget"] is None else row["budget"] for row in rows],
+                    deadline=self._deadline(asked),
+                    prefetch=asked["prefetch"],
+                    strict=asked["strict"],
+                )
+            except IncompleteAnswer as early:
+                return await aside(_strict, early.answers, asked["trail"])
+            return await aside(_respond_to_batch, answers, asked["trail"])
 
     @contextmanager
     def _room_for(self, n_rows: int) -> Iterator[None]:
@@ -231,6 +267,10 @@ class _Service:
     async def tell(self, request: Request) -> Response:
         asked = await self._read(request, "TellRequest")
         entry = self._entry(request, must_be_open=True)
+        try:
+            entry.session.check(asked["values"])  # of a strict session; the others take what was read
+        except ValueError as error:
+            raise Refused(409, f"strict: {error}", "values") from None
         entry.session.tell(asked["values"])
         return _respond(self._state(entry))
 
@@ -275,38 +315,30 @@ class _Service:
             "wanted": [] if done else session.wanted(),
             "items": {} if done else session.wanted_items(),
             "cost": entry.answer.cost if entry.answer is not None else session.cost,
+            "warnings": session.warnings,
             "expires_in": self.sessions.seconds_left(entry),
         }
 
     # -- about the service -------------------------------------------------------------------------------------
 
     async def health(self, request: Request) -> Response:
-        return _respond({"status": "ok", "version": __version__})
+        return _respond(self._health)
 
     async def metrics(self, request: Request) -> Response:
-        n_open = len(self.sessions)
-        lines = [
-            "# HELP cstc_http_requests_total Requests answered, by endpoint and status.",
-            "# TYPE cstc_http_requests_total counter",
-            *(
-                f'cstc_http_requests_total{{endpoint="{endpoint}",status="{status}"}} {count}'
-                for (endpoint, status), count in sorted(self.requests.items())
-            ),
-            "# HELP cstc_predictions_in_flight Rows that are being worked on.",
-            "# TYPE cstc_predictions_in_flight gauge",
-            f"cstc_predictions_in_flight {self.n_predictions}",
-            "# HELP cstc_sessions_open Sessions that are open.",
-            "# TYPE cstc_sessions_open gauge",
-            f"cstc_sessions_open {n_open}",
-        ]
+        found = [("", {"endpoint": e, "status": s}, count) for (e, s), count in sorted(self.requests.items())]
+        lines = family("cstc_http_requests_total", "counter", "Requests answered, by endpoint and status.", found)
+        for name, words, count in (
+            ("predictions_in_flight", "Rows that are being worked on.", self.n_predictions),
+            ("sessions_open", "Sessions that are open.", len(self.sessions)),
+        ):
+            lines += family(f"cstc_{name}", "gauge", words, [("", {}, count)])
         for name, words, count in (
             ("predictions_refused", "Requests refused because too many rows were in flight.", self.n_refused),
             ("sessions_opened", "Sessions opened.", self.sessions.n_opened),
             ("sessions_expired", "Sessions that expired before they were answered.", self.sessions.n_expired),
             ("sessions_refused", "Sessions refused because too many were open.", self.sessions.n_refused),
         ):
-            family = f"cstc_{name}_total"
-            lines += [f"# HELP {family} {words}", f"# TYPE {family} counter", f"{family} {count}"]
+            lines += family(f"cstc_{name}_total", "counter", words, [("", {}, count)])
         text = self.predictor.counters.prometheus() + "\n".join(lines) + "\n"
         return Response(text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
@@ -353,6 +385,7 @@ class _Gate:
     def __init__(self, app: Any, service: _Service, token: str | None, hosts: Iterable[str] | None) -> None:
         self._app = app
         self._counts = service.requests
+        self._head_bytes = service.limits.head_bytes
         self._token = None if token is None else token.encode()
         self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
 
@@ -381,6 +414,10 @@ class _Gate:
             raise
 
     def _check(self, scope: Any) -> Refused | None:
+        length = sum(len(name) + len(value) for name, value in scope["headers"])
+        length += len(scope.get("raw_path") or b"") + len(scope["query_string"])
+        if length > self._head_bytes:
+            return Refused(431, f"the headers have {length} bytes; at most {self._head_bytes} are read")
         if self._token is None and self._hosts is None:
             return None
         headers = dict(scope["headers"])
@@ -428,12 +465,10 @@ def _as_dict(answer: Answer, trail: bool) -> dict[str, Any]:
     return found
 
 
-def _respond_to_batch(answers: list[Answer], asked: dict[str, Any]) -> Response:
-    if asked["strict"] and not all(answer.complete for answer in answers):
-        return _strict(answers, asked["trail"])
+def _respond_to_batch(answers: list[Answer], trail: bool) -> Response:
     cost = math.fsum(answer.cost for answer in answers)
     # one by one: other threads must wait while one text is written, megabytes of it for a thousand answers
-    texts = ", ".join(_dump(_as_dict(answer, asked["trail"])) for answer in answers)
+    texts = ", ".join(_dump(_as_dict(answer, trail)) for answer in answers)
     return Response(f'{{"answers": [{texts}], "cost": {_dump(cost)}}}', media_type="application/json")
 
 
@@ -453,6 +488,12 @@ def _error_response(refused: Refused) -> Response:
 async def _refuse(request: Request, refused: Exception) -> Response:
     assert isinstance(refused, Refused)
     return _error_response(refused)
+
+
+async def _refuse_known(request: Request, raised: Exception) -> Response:
+    """What strict mode refuses of the known features; all else was refused when the body was read."""
+    error = {"status": 409, "message": f"strict: {raised}", "where": "known"}
+    return _respond({"error": error, "answers": []}, 409)
 
 
 async def _refuse_route(request: Request, raised: Exception) -> Response:

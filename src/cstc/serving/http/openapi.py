@@ -19,17 +19,18 @@ _REFUSALS = {
     "401": "The token is missing or wrong.",
     "404": "There is no such session, and never was.",
     "408": "The body did not come in time.",
-    "409": "The session cannot do this any more, or not now.",
+    "409": "The session cannot do this any more, or not now; strict, and a value that training did not see.",
     "410": "The session has expired or was removed.",
     "413": "The body is too long.",
     "415": "The body is not declared as application/json.",
     "421": "The host of the request is none that this service answers to.",
     "422": "A field or a feature is unknown, or a value is of the wrong type.",
+    "431": "The headers are too long.",
     "429": "As many sessions are open as may be.",
     "503": "As many rows are being worked on as may be; nothing was bought.",
 }
 _BODY = ("400", "408", "413", "415", "422")
-_ANY = ("421",)
+_ANY = ("421", "431")
 
 
 def openapi_document(
@@ -71,7 +72,7 @@ def _object(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def _paths(has_token: bool) -> dict[str, Any]:
     strict = {
-        "409": {"description": "Strict, and a path was not completed.", "content": _content(_reference("Strict"))}
+        "409": {"description": "Strict, and not complete or never seen.", "content": _content(_reference("Strict"))}
     }
     one_session = ("404", "410")
     operations = {
@@ -91,7 +92,7 @@ def _paths(has_token: bool) -> dict[str, Any]:
             "Open a session: the caller fetches what the answer to a row needs, and tells it.",
             "SessionRequest",
             "Session",
-            refusals=("429",),
+            refusals=("409", "429"),
             status="201",
         ),
         ("/sessions/{id}", "get"): _operation(
@@ -170,7 +171,8 @@ def _refusal(code: str) -> dict[str, Any]:
 
 
 def _response_schemas(compiled: CompiledTree) -> dict[str, Any]:
-    text = {"type": "string"}
+    text, text_or_null = {"type": "string"}, {"type": ["string", "null"]}
+    warnings = {"type": "array", "items": text, "description": "What was taken as missing, as training never saw it."}
     node = {"type": "integer", "minimum": -1}
     terminal = {"type": ["integer", "null"], "minimum": 0}
     if compiled.classes is None:
@@ -210,6 +212,7 @@ def _response_schemas(compiled: CompiledTree) -> dict[str, Any]:
             "margins": {"type": "array", "items": NUMBER_OR_NULL},
             "items": PRICES | {"description": "The items bought for this row, with their prices."},
             "seconds": NUMBER_OR_NULL,
+            "warnings": warnings,
         }
     )
     answer["properties"]["trail"] = {"type": "array", "items": {"oneOf": [gate, bought]}}
@@ -220,7 +223,16 @@ def _response_schemas(compiled: CompiledTree) -> dict[str, Any]:
             "wanted": {"type": "array", "items": text, "description": "The features to fetch now."},
             "items": PRICES | {"description": "The items that these buy, with their prices."},
             "cost": {"type": "number", "minimum": 0, "description": "What has been spent so far."},
+            "warnings": warnings,
             "expires_in": {"type": "number", "description": "Seconds after which the session is gone, if not used."},
+        }
+    )
+    model = _object(
+        {
+            "name": text_or_null | {"description": "The name of the model's file."},
+            "sha256": text_or_null | {"description": "The digest of the file."},
+            "rows": {"type": ["integer", "null"], "description": "Training rows."},
+            "trained": text_or_null | {"description": "The date of training, if the file has one."},
         }
     )
     error = _object({"status": {"type": "integer"}, "message": text, "where": {"type": ["string", "null"]}})
@@ -229,7 +241,7 @@ def _response_schemas(compiled: CompiledTree) -> dict[str, Any]:
         "Answer": answer,
         "Answers": _object({"answers": answers, "cost": {"type": "number", "minimum": 0}}),
         "Session": session,
-        "Health": _object({"status": {"const": "ok"}, "version": text}),
+        "Health": _object({"status": {"const": "ok"}, "version": text, "model": model}),
         "Error": _object({"error": error}),
         "Strict": _object({"error": error, "answers": answers}),
     }

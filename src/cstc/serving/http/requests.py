@@ -205,19 +205,27 @@ def names(description: str, what: str, allowed: Sequence[str], *, required: bool
     return Field(schema, read, (), required)
 
 
+#: What the value of a feature may be: JSON types, Python's for them, and in words.
+_NUMBER = (["number"], (int, float), "a number")
+_BOOLEAN = (["boolean", "number"], (bool, int, float), "true, false or a number")
+_CATEGORY = (["string", "number", "boolean"], (str, int, float, bool), "one category: a text, a number, true or false")
+
+
 def features(description: str, compiled: CompiledTree, *, required: bool = False) -> Field:
-    """Values of features by name: numbers, categories, and null where training saw missing values."""
+    """Values of features by name: numbers, true and false, categories, and null where they are missing."""
     properties: dict[str, Any] = {}
-    allowed: dict[str, tuple[type, ...]] = {}
+    allowed: dict[str, tuple[tuple[type, ...], str]] = {}
     longest = max([LONGEST_TEXT, *(len(value) for codes in compiled.codes for value in codes or ())])
-    for name, codes, may_miss in zip(compiled.feature_names, compiled.codes, compiled.may_miss, strict=True):
-        types = ["number"] if codes is None else ["string", "number", "boolean"]
-        properties[name] = {"type": [*types, "null"] if may_miss else types}
+    for j, (name, codes) in enumerate(zip(compiled.feature_names, compiled.codes, strict=True)):
+        kind = _CATEGORY if codes is not None else _BOOLEAN if compiled.is_boolean[j] else _NUMBER
+        types, classes, right = kind
+        needed = compiled.is_plain[j] and not compiled.may_miss[j]
+        properties[name] = {"type": types if needed else [*types, "null"]}
         if codes:
             properties[name]["description"] = f"a category; training saw {shorten(list(codes))}"
         if codes is not None:
             properties[name]["maxLength"] = longest
-        allowed[name] = (int, float, type(None)) if codes is None else (str, int, float, bool, type(None))
+        allowed[name] = ((*classes, type(None)), right)
 
     def read(raw: Any, where: str) -> dict[str, Any]:
         if raw.__class__ is not dict:
@@ -227,8 +235,8 @@ def features(description: str, compiled: CompiledTree, *, required: bool = False
             if name not in allowed:
                 message = f"unknown feature {_clip(name)}; the model's features are {shorten(compiled.feature_names)}"
                 raise Refused(422, message, place)
-            if value.__class__ not in allowed[name]:
-                right = "a number" if len(allowed[name]) == 3 else "one category: a text, a number, true or false"
+            classes, right = allowed[name]
+            if value.__class__ not in classes:
                 raise Refused(422, f"{name} is {_describe(value)}; it must be {right}", place)
             if value.__class__ is str and len(value) > longest:
                 raise Refused(422, f"{name} is a text of {len(value)} signs; at most {longest} are taken", place)
@@ -265,7 +273,9 @@ def list_of(record: Record, most: int, description: str) -> Field:
 # --------------------------------------------------------------------------------------------- records
 
 
-def records_for(compiled: CompiledTree, *, has_sources: bool, most_rows: int) -> dict[str, Record]:
+def records_for(
+    compiled: CompiledTree, *, has_sources: bool, most_rows: int, strict_by_default: bool = False
+) -> dict[str, Record]:
     """The bodies that the service of one model takes."""
     row = anything("What the sources are called with: an id, a key, or any other JSON value.", required=has_sources)
     known = features("Features at hand: they cost nothing and are not fetched.", compiled)
@@ -273,7 +283,11 @@ def records_for(compiled: CompiledTree, *, has_sources: bool, most_rows: int) ->
     budget = number("The cost of a row is never above this; null: no limit.")
     deadline = number("Seconds from now until the answer must be there; null: the service's own limit.", "seconds")
     prefetch = choice("Fetch what is certainly needed next, or all that a node may need; null: as served.", PREFETCHES)
-    strict = flag("Answer 409 instead of 200 if a path was not completed.", False)
+    strict = flag(
+        "Answer 409 instead of 200 if a path was not completed, and refuse what training did not see.",
+        strict_by_default,
+    )
+    strict_session = flag("Refuse values that training did not see.", strict_by_default)
     trail = flag("Say why each item was bought.", True)
     row_record = Record("BatchRow", {"row": row, "known": known, "budget": budget}, "One row of a batch.")
     common = {"paid": paid, "budget": budget, "deadline": deadline, "prefetch": prefetch, "strict": strict}
@@ -285,7 +299,10 @@ def records_for(compiled: CompiledTree, *, has_sources: bool, most_rows: int) ->
             {"rows": list_of(row_record, most_rows, "The rows, worked out together.")} | common | {"trail": trail},
             "`paid` and `budget` hold for every row; a row's own `budget` comes before it.",
         ),
-        Record("SessionRequest", {"known": known, "paid": paid, "budget": budget, "prefetch": prefetch}),
+        Record(
+            "SessionRequest",
+            {"known": known, "paid": paid, "budget": budget, "prefetch": prefetch, "strict": strict_session},
+        ),
         Record(
             "TellRequest",
             {"values": features("Wanted features, all or some; others are put aside.", compiled, required=True)},

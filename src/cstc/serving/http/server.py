@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from ...model.file import FileIdentity
+from ..log import LOGGER
 from ..predictor import OnDemandPredictor
 from .app import Limits, create_app
 
 try:
     import uvicorn
+
+    from .protocol import protocol_with
 except ImportError as error:
     raise ImportError(
         "the service needs Starlette and uvicorn; install them with: pip install 'cstc[serve]'"
     ) from error
 
-__all__ = ["TOKEN_VARIABLE", "is_loopback", "read_token", "serve"]
+__all__ = ["TOKEN_VARIABLE", "configure", "is_loopback", "read_token", "serve"]
 
 TOKEN_VARIABLE = "CSTC_TOKEN"
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -58,6 +64,7 @@ def serve(
     token: str | None = None,
     allow_no_token: bool = False,
     limits: Limits | None = None,
+    model: FileIdentity | None = None,
     access_log: bool = False,
     on_ready: Callable[[str], Any] = _announce,
 ) -> None:
@@ -77,8 +84,10 @@ def serve(
     allow_no_token : bool, default=False
         Listen to other machines without a token: where something in front of the service checks who asks.
     limits : Limits, optional
+    model : FileIdentity, optional
+        What ``/health`` calls the model: see `cstc.model.file.load_named`.
     access_log : bool, default=False
-        Log every request.
+        Log every request.  Failing sources, and values that training did not see, are always logged.
     on_ready : callable, optional
         Called with the address as text once connections are taken; prints it by default.
     """
@@ -90,16 +99,8 @@ def serve(
             "read_token returns, listen on 127.0.0.1, or allow it with allow_no_token=True"
         )
     hosts = LOOPBACK_NAMES if local and token is None else None
-    config = uvicorn.Config(
-        create_app(predictor, limits=limits, token=token, hosts=hosts),
-        ws="none",
-        lifespan="off",
-        log_level="info" if access_log else "warning",
-        access_log=access_log,
-        server_header=False,
-        timeout_graceful_shutdown=int(limits.seconds + GRACE + 0.5),
-    )
-    server = uvicorn.Server(config)
+    app = create_app(predictor, limits=limits, token=token, hosts=hosts, model=model)
+    server = uvicorn.Server(configure(app, limits, access_log=access_log))
     listener = _listen(host, port)
 
     def leave(*_: Any) -> None:
@@ -108,13 +109,43 @@ def serve(
     # uvicorn raises a signal again once it has ended; with a handler of ours in place that does nothing more
     before = {number: signal.signal(number, leave) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with predictor:
+        with predictor, _logging():
             on_ready(_address(listener))
             server.run(sockets=[listener])
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
         listener.close()
+
+
+def configure(app: Any, limits: Limits, *, access_log: bool = False) -> uvicorn.Config:
+    """How uvicorn runs the application."""
+    return uvicorn.Config(
+        app,
+        http=protocol_with(limits.head_seconds),
+        h11_max_incomplete_event_size=int(limits.head_bytes),
+        ws="none",
+        lifespan="off",
+        log_level="info" if access_log else "warning",
+        access_log=access_log,
+        server_header=False,
+        timeout_graceful_shutdown=int(limits.seconds + GRACE + 0.5),
+    )
+
+
+@contextmanager
+def _logging() -> Iterator[None]:
+    """What the library logs goes to standard error, unless the program has a log of its own."""
+    if logging.getLogger().handlers:
+        yield
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    LOGGER.addHandler(handler)
+    try:
+        yield
+    finally:
+        LOGGER.removeHandler(handler)
 
 
 def _listen(host: str, port: int) -> socket.socket:

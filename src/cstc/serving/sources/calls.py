@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from ..compiled import Fault
 from ..counters import Counters
+from ..log import log_failure
 from ..session import Session
 from .extractors import Source, describe
 from .workers import Closed, WorkerPool
@@ -474,7 +475,9 @@ class Caller:
         self.counters.count_call(source.name, len(call.members), call.seconds, call.kind, made=call.made)
         if not failures:
             return None
-        if call.tries < source.retries and call.kind not in _FINAL:
+        again = call.tries < source.retries and call.kind not in _FINAL
+        _log(call, [member for member, _ in failures], again)
+        if again:
             for (session, asked, _), reason in failures:
                 session.note_failure(asked, reason, source.name, call.seconds)
             return Call(source, [member for member, _ in failures], call.tries + 1)
@@ -517,6 +520,7 @@ class Caller:
                 failures.append((member, "; ".join(bad.values())))
             else:
                 session.receive_bad(asked, got, bad, source.name, call.seconds)
+                _log(call, [member], again=False)
         if failures:
             call.kind = "nonsense"
         return failures
@@ -543,6 +547,11 @@ class Caller:
             loop, self._loop = self._loop, None
         if loop is not None:
             _stop_loop(loop)
+
+
+def _log(call: Call, members: list[Member], again: bool) -> None:
+    rows = [(row, getattr(session, "number", None)) for session, _, row in members]
+    log_failure(call.source.name, call.kind, call.error, rows, again=again)
 
 
 def _serve_loop(loop: asyncio.AbstractEventLoop) -> None:

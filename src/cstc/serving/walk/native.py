@@ -30,8 +30,10 @@ class NativePlan:
 
     Its walks also go down the tree by themselves: ``go(events, path)`` passes gates, noting them and the nodes, until
     features are missing (a tuple of them) or the margins are there (a list).  Where it is then, the attributes `node`,
-    `terminal` and `evaluated` say.  ``fill_floats(features, raw, known, kinds, move)`` fills several features, if
-    nothing must be encoded, and says whether it did.
+    `terminal` and `evaluated` say.  ``go_buying`` does the same with values that came along and are not bought yet:
+    where they are all that a node lacks, it is walked at once, and what it needed is bought, wave by wave.
+    ``fill_floats(features, raw, known, kinds, move)`` fills several features, if nothing must be encoded, and says
+    whether it did.
     """
 
     def __init__(self, pool: TreePool, tree: native.Tree) -> None:
