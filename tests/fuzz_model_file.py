@@ -164,7 +164,7 @@ def swap_arrays(rng, members):
 def take_from_another(rng, members):
     other = _unpacked(pick(rng, base_files()))
     for name in rng.choice(list(members), size=int(rng.integers(1, 4))):
-        if name != "manifest.json":
+        if name != "manifest.json" and str(name) in other:  # files of version 1 have less
             members[str(name)] = other[str(name)]
     return False
 

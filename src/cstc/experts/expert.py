@@ -108,7 +108,9 @@ def grow_experts(
     """
     n_jobs = wanted[0][1].n_jobs if wanted else None
     binned = side_by_side([partial(_bin, boosting, rows, columns, blocks) for columns, boosting in wanted], n_jobs)
-    parts = [folds == fold for fold in np.unique(folds)] if parts is None else list(parts)
+    if parts is None:
+        assert folds is not None
+        parts = [folds == fold for fold in np.unique(folds)]
     growing = [
         _Growing(boosting, rows, parts, data) for (_, boosting), data in zip(wanted, binned, strict=True)
     ]
@@ -124,7 +126,7 @@ class _Growing:
     times the data.
     """
 
-    def __init__(self, boosting: Boosting, rows: Rows, parts: list[np.ndarray], binned: Binned | None):
+    def __init__(self, boosting: Boosting, rows: Rows, parts: Sequence[np.ndarray], binned: Binned | None):
         self._rows, self._parts, self._binned = rows, parts, binned
         self._boosters: dict[int, Any] = {}
         self._lock = threading.Lock()
@@ -154,7 +156,7 @@ def _bin(boosting: Boosting, rows: Rows, columns: np.ndarray, blocks: ColumnBloc
     return Binned(boosting, rows, columns, blocks) if len(columns) else None
 
 
-def _finish(binned: Binned, rows: Rows, parts: list[np.ndarray], boosters: list[Any]) -> Expert:
+def _finish(binned: Binned, rows: Rows, parts: Sequence[np.ndarray], boosters: list[Any]) -> Expert:
     """What the members say out of fold, and what predicts."""
     boosting, columns = binned.boosting, binned.columns
     n_outputs = len(boosting.constant)
