@@ -43,6 +43,7 @@ _HOMES = {
     "ModelFileError": "model.file",
     "Paper": "paper.method",
     "UnseenValueWarning": "model.unseen",
+    "_within_budget": "serving.table",
     "from_lightgbm": "interop",
     "load": "model.file",
     "save": "model.file",
@@ -52,7 +53,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     # names are imported when first used: whoever only loads a model does not wait for scikit-learn and LightGBM
     if name in _HOMES:
-        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+        return getattr(import_module(f".{_HOMES[name]}", __name__), name.removeprefix("_"))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-import reference
-from builders import N_FEATURES, random_pool, random_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import reference
+from builders import N_FEATURES, random_pool, random_table
 from cstc.model import TreePool
 from cstc.model.averaging import averaged_sums, without
 

@@ -393,11 +393,11 @@ class CSTCBase(BaseEstimator):
         check_is_fitted(self)
         return self.model_.decision_function(self._rows(X))
 
-    def _predict(self, X, return_cost):
+    def _predict(self, X, **options):
         check_is_fitted(self)
-        return self.model_.predict(self._rows(X), return_cost=return_cost)
+        return self.model_.predict(self._rows(X), **options)
 
-    def predict_cost(self, X, counting="branch"):
+    def predict_cost(self, X, counting="branch", *, budget=None, unavailable=()):
         """Exact cost of each row: every item and every weak learner on its path is paid once.
 
         Parameters
@@ -406,13 +406,15 @@ class CSTCBase(BaseEstimator):
         counting : {"branch", "learner"}, default="branch"
             "branch": the items on the branches that the row takes, what serving really pays.
             "learner": the paper's, all items of every used weak learner.
+        budget, unavailable : optional
+            As in `predict`; a budget is counted by branches.
 
         Returns
         -------
         ndarray of shape (n,)
         """
         check_is_fitted(self)
-        return self.model_.predict_cost(self._rows(X), counting)
+        return self.model_.predict_cost(self._rows(X), counting, budget=budget, unavailable=unavailable)
 
     def apply(self, X):
         """The terminal element that each row reaches."""

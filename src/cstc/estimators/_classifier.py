@@ -98,20 +98,25 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
         margins = self._margins(X)
         return margins[:, 0] if len(self.classes_) == 2 else margins
 
-    def predict_proba(self, X, *, return_cost=False):
+    def predict_proba(self, X, *, return_cost=False, budget=None, unavailable=()):
         """Probabilities of shape (n, n_classes), in the order of `classes_`.
 
-        With `return_cost=True` also what each row pays (`predict_cost`), from the same walk.
+        With `return_cost=True` also what each row pays (`predict_cost`), from the same walk.  With a `budget` no row
+        pays more, and nothing of what is named in `unavailable` (sources, items, features) is bought: rows that would
+        need it are answered with what there is.
         """
         check_is_fitted(self)
-        return self.model_.predict_proba(self._rows(X), return_cost=return_cost)
+        options = {"return_cost": return_cost, "budget": budget, "unavailable": unavailable}
+        return self.model_.predict_proba(self._rows(X), **options)
 
-    def predict(self, X, *, return_cost=False):
+    def predict(self, X, *, return_cost=False, budget=None, unavailable=()):
         """Predicted classes of shape (n,).
 
-        With `return_cost=True` also what each row pays (`predict_cost`), from the same walk.
+        With `return_cost=True` also what each row pays (`predict_cost`), from the same walk.  With a `budget` no row
+        pays more, and nothing of what is named in `unavailable` (sources, items, features) is bought: rows that would
+        need it are answered with what there is.
         """
-        return self._predict(X, return_cost)
+        return self._predict(X, return_cost=return_cost, budget=budget, unavailable=unavailable)
 
     def _class_weights(self, y):
         weights = compute_sample_weight(self.class_weight, self.classes_[y])

@@ -52,12 +52,14 @@ class CSTCRegressor(RegressorMixin, CSTCBase):
         """
         return self._fit(X, y, X_val, y_val, sample_weight, sample_weight_val)
 
-    def predict(self, X, *, return_cost=False):
+    def predict(self, X, *, return_cost=False, budget=None, unavailable=()):
         """Predicted values of shape (n,).
 
-        With `return_cost=True` also what each row pays (`predict_cost`), from the same walk.
+        With `return_cost=True` also what each row pays (`predict_cost`), from the same walk.  With a `budget` no row
+        pays more, and nothing of what is named in `unavailable` (sources, items, features) is bought: rows that would
+        need it are answered with what there is.
         """
-        return self._predict(X, return_cost)
+        return self._predict(X, return_cost=return_cost, budget=budget, unavailable=unavailable)
 
     def _check_y(self, y, *, reset):
         return check_numbers(y)

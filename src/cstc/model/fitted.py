@@ -16,7 +16,7 @@ Only numpy is imported here: a loaded model needs nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from os import PathLike
@@ -36,7 +36,7 @@ from .shape import TreeShape
 from .sketch import sketch
 from .training import UNKNOWN, Training
 
-__all__ = ["COUNTINGS", "FittedTree", "check_counting"]
+__all__ = ["COUNTINGS", "FittedTree", "check_budget", "check_counting"]
 
 COUNTINGS = ("branch", "learner")
 ROW_BLOCK = 4096
@@ -280,21 +280,45 @@ class FittedTree:
             return margins[:, 0]
         return self.schema.classes[most_likely(margins, self.link)]
 
-    def predict(self, X: Any, *, return_cost: bool = False) -> Any:
-        """Predicted values or classes; with `return_cost=True` also what each row pays, from the same walk."""
-        return self._answered(X, self.answers, return_cost)
+    def predict(
+        self, X: Any, *, return_cost: bool = False, budget: float | None = None, unavailable: Iterable[str] = ()
+    ) -> Any:
+        """Predicted values or classes.
 
-    def _answered(self, X: Any, answers: Callable[[np.ndarray], np.ndarray], return_cost: bool) -> Any:
-        if return_cost:
-            margins, cost = self.decision_and_cost(X)
-            return answers(margins), cost
-        return answers(self.decision_function(X))
+        Parameters
+        ----------
+        X : matrix or table
+        return_cost : bool, default=False
+            Also what each row pays, from the same walk.
+        budget : float, optional
+            No row pays more: one whose path would is answered with what can be had for that.
+        unavailable : iterable of str, optional
+            Sources, items or features that are down: rows are answered without them, and nothing of them is paid.
+        """
+        return self._answered(X, self.answers, return_cost, budget, unavailable)
 
-    def predict_proba(self, X: Any, *, return_cost: bool = False) -> Any:
-        """Class probabilities, in the order of ``schema.classes``; `return_cost` as in `predict`."""
+    def _answered(
+        self,
+        X: Any,
+        answers: Callable[[np.ndarray], np.ndarray],
+        return_cost: bool,
+        budget: float | None,
+        unavailable: Iterable[str],
+    ) -> Any:
+        if not return_cost and budget is None and unavailable == ():
+            return answers(self.decision_function(X))
+        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable)
+        return (answers(margins), cost) if return_cost else answers(margins)
+
+    def predict_proba(
+        self, X: Any, *, return_cost: bool = False, budget: float | None = None, unavailable: Iterable[str] = ()
+    ) -> Any:
+        """Class probabilities, in the order of ``schema.classes``; everything else as in `predict`."""
         if self.schema.classes is None:
             raise ValueError("predict_proba needs a classifier; this model predicts numbers: use predict")
-        return self._answered(X, lambda margins: probabilities(margins, self.link), return_cost)
+        return self._answered(
+            X, lambda margins: probabilities(margins, self.link), return_cost, budget, unavailable
+        )
 
     def apply(self, X: Any) -> np.ndarray:
         """The terminal that each row reaches."""
@@ -305,22 +329,38 @@ class FittedTree:
         check_counting(counting)
         return self._items(self.walk(self._matrix(X), items=counting == "branch"), counting)
 
-    def predict_cost(self, X: Any, counting: str = "branch") -> np.ndarray:
-        """Exact cost of each row: every item and every weak learner on its path is paid once."""
-        return self.decision_and_cost(X, counting)[1]
+    def predict_cost(
+        self, X: Any, counting: str = "branch", *, budget: float | None = None, unavailable: Iterable[str] = ()
+    ) -> np.ndarray:
+        """Exact cost of each row: every item and every weak learner on its path is paid once.
 
-    def decision_and_cost(self, X: Any, counting: str = "branch") -> tuple[np.ndarray, np.ndarray]:
-        """`decision_function` and `predict_cost` in one walk."""
+        `budget` and `unavailable` as in `predict`; a budget is counted by branches, as it is paid.
+        """
+        return self.decision_and_cost(X, counting, budget=budget, unavailable=unavailable)[1]
+
+    def decision_and_cost(
+        self, X: Any, counting: str = "branch", *, budget: float | None = None, unavailable: Iterable[str] = ()
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`decision_function` and `predict_cost` in one walk; `budget` and `unavailable` as in `predict`."""
         check_counting(counting)
-        walked = self.walk(self._matrix(X), items=counting == "branch")
-        return walked.margins, self._cost(walked, counting)
+        X = self._matrix(X)
+        model = self if unavailable == () else self.without(self.columns_named(unavailable))
+        if budget is not None:
+            from .. import _within_budget  # by the package's own door, as in `save`
+
+            if counting != "branch":
+                raise ValueError(f"counting is {counting!r}; a budget is counted by branches: counting='branch'")
+            return _within_budget(model, X, check_budget(budget))
+        walked = model.walk(X, items=counting == "branch")
+        return walked.margins, model.charge(walked, counting)
 
     def ends_and_costs(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """`apply` and `predict_cost` in one walk."""
         walked = self.walk(self._matrix(X), items=True)
-        return walked.terminals.astype(int), self._cost(walked, "branch")
+        return walked.terminals.astype(int), self.charge(walked)
 
-    def _cost(self, walked: Walked, counting: str) -> np.ndarray:
+    def charge(self, walked: Walked, counting: str = "branch") -> np.ndarray:
+        """What rows pay, by where they ended and what they bought."""
         if counting == "learner":
             return self._terminal_costs[walked.terminals]
         return self.costs.charge(walked.items, self._terminal_counts[walked.terminals])
@@ -363,20 +403,21 @@ class FittedTree:
         return np.concatenate([self.predict_intercepts, self.fallback_intercepts])
 
     @cached_property
-    def _learner_features(self) -> np.ndarray:
+    def learner_features(self) -> np.ndarray:
+        """Bool (n_learners, n_features): all that a learner may look at."""
         return self.pool.learner_uses(np.eye(len(self.schema.feature_names), dtype=bool))
 
     @cached_property
     def expert_features(self) -> np.ndarray:
         """Bool (n_experts, n_features): all that an expert may look at."""
         used = (self.expert_weights != 0).any(axis=2).T
-        return (used.astype(int) @ self._learner_features.astype(int)) > 0
+        return (used.astype(int) @ self.learner_features.astype(int)) > 0
 
     @cached_property
-    def _route_features(self) -> np.ndarray:
+    def route_features(self) -> np.ndarray:
         """Bool (n_nodes, n_features): all that the gates on the way to a node, and its own, may look at."""
         routed = (self.shape.node_paths.astype(int) @ self.route_learners.astype(int)) > 0
-        return (routed.astype(int) @ self._learner_features.astype(int)) > 0
+        return (routed.astype(int) @ self.learner_features.astype(int)) > 0
 
     def columns_named(self, unavailable: Any) -> np.ndarray:
         """The columns that are lost with some sources, items or features, each given by its name."""
@@ -448,7 +489,7 @@ class FittedTree:
             return experts
         needed = self.expert_features & ~gone
         for node in np.flatnonzero(self.shape.is_predictive & (self.expert_features[experts] & gone).any(axis=1)):
-            paid = self.costs.items_of(np.flatnonzero(self._route_features[node] & ~gone))
+            paid = self.costs.items_of(np.flatnonzero(self.route_features[node] & ~gone))
             prices = self.prices_for(needed, paid)
             planned = float(self.prices_for(self.expert_features[[node]], paid)[0])
             best = self.estimates.best(self.estimates.expected(int(node), self.expert_features, gone), prices, planned)
@@ -477,6 +518,16 @@ class FittedTree:
             route_weights=self.route_weights[used],
             fallback_weights=self.fallback_weights[used],
         )
+
+
+def check_budget(budget: Any) -> float:
+    try:
+        value = float(budget)
+    except (TypeError, ValueError):
+        raise ValueError(f"budget is {budget!r}; it must be a number, 0 or more, or None") from None
+    if not value >= 0:
+        raise ValueError(f"budget is {value}; it must be 0 or more, or None")
+    return value
 
 
 def check_counting(counting: Any) -> None:

@@ -104,6 +104,10 @@ class Answer:
         The nodes that the row came through.
     margins : list of float
         As `decision_function` gives them.
+    basis : str
+        What the answer rests on: "5 of 9 features: heavy metals failed"; empty if complete.
+    expected_loss : float or None
+        What that costs on average, in the loss that the model was trained with: 0 if complete, None if it is not known.
     seconds : float or None
         From the call to the answer; None in a session that the caller fetches for.
     error : BaseException or None
@@ -128,6 +132,8 @@ class Answer:
     _bought: int = field(default=0, repr=False)
     _events: list[Event] = field(default_factory=list, repr=False)
     _record: Record | None = field(default=None, repr=False)
+    basis: str = ""
+    expected_loss: float | None = 0.0
     warnings: tuple[str, ...] = ()
 
     @property
@@ -192,6 +198,8 @@ class Answer:
             "cost": self.cost,
             "status": self.status,
             "reason": self.reason,
+            "basis": self.basis,
+            "expected_loss": self.expected_loss,
             "node": self.node,
             "terminal": self.terminal,
             "path": self.path,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from numbers import Real
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ..costs import shorten
 from ..model import FittedTree
+from ..model.averaging import averaged_sums
 from ..model.schema import category_code, is_missing
 from ..model.unseen import missing, plain_missing, unknown
 from .walk.choice import plan_for
@@ -60,10 +61,25 @@ class Classifier:
         self.upper = self.lower = 0
 
 
+class CompiledExpert:
+    """What a row may be answered with that cannot go on: the expert of a node, or a fallback."""
+
+    __slots__ = ("features", "intercepts", "items", "number", "predict", "step", "weights")
+
+    def __init__(self, number: int, step: Step, items: int, weights: Any, intercepts: list[float]) -> None:
+        self.number = number
+        self.step = step
+        self.features = frozenset(step.features)
+        self.items = items  # that its features require
+        self.weights = weights
+        self.intercepts = intercepts
+
+
 class CompiledTree:
     """A `FittedTree`, compiled; use `compile_tree`, which keeps what it has compiled."""
 
     def __init__(self, model: FittedTree) -> None:
+        self.model = model
         self.feature_names = list(model.schema.feature_names)
         self.index = {name: j for j, name in enumerate(self.feature_names)}
         self.item_names = list(model.costs.item_names)
@@ -100,18 +116,18 @@ class CompiledTree:
 
     # -- building --------------------------------------------------------------------------------------------
 
+    def _step(self, learners: np.ndarray) -> Step:
+        pool = self.model.pool
+        features = np.flatnonzero(self.model.learner_features[learners].any(axis=0)).tolist()
+        roots = pool.roots[learners]
+        first = np.unique(np.maximum(pool.feature[roots], pool.linear_feature[roots])).tolist()
+        prepared = self.plan.step(learners.tolist())
+        return Step(prepared, len(learners), tuple(features), () if -1 in first else tuple(first))
+
     def _compile_nodes(self, model: FittedTree) -> None:
-        shape = model.shape
-        learner_features = model.pool.learner_uses(np.eye(len(self.feature_names), dtype=bool))
+        shape, step = model.shape, self._step
         self.nodes = [Classifier(k, int(shape.parents[k]), int(shape.depths[k])) for k in range(shape.n_nodes)]
         routed: list[np.ndarray] = []  # learners that the gates on the way to each node and its own evaluate
-
-        def step(learners: np.ndarray) -> Step:
-            features = np.flatnonzero(learner_features[learners].any(axis=0)).tolist()
-            roots = model.pool.roots[learners]
-            first = np.unique(np.maximum(model.pool.feature[roots], model.pool.linear_feature[roots])).tolist()
-            prepared = self.plan.step(learners.tolist())
-            return Step(prepared, len(learners), tuple(features), () if -1 in first else tuple(first))
 
         for k, node in enumerate(self.nodes):
             above = routed[node.parent] if k else np.zeros(model.pool.n_learners, dtype=bool)
@@ -127,7 +143,92 @@ class CompiledTree:
             node.threshold = float(model.thresholds[k])
             node.upper, node.lower = int(shape.upper[k]), int(shape.lower[k])
         needed = model.terminal_learners.any(axis=0)
-        self.features_needed = np.flatnonzero(learner_features[needed].any(axis=0)).tolist()
+        self.features_needed = np.flatnonzero(model.learner_features[needed].any(axis=0)).tolist()
+
+    # -- for rows that cannot go on ----------------------------------------------------------------------------
+
+    @cached_property
+    def experts(self) -> list[CompiledExpert]:
+        """Those of the nodes, then the fallbacks; compiled when one is first needed."""
+        model, found = self.model, []
+        for number in range(model.expert_weights.shape[1]):
+            weights = model.expert_weights[:, number]
+            step = self._step(np.flatnonzero(weights.any(axis=1)))
+            items = 0
+            for feature in step.features:
+                items |= self.feature_items[feature]
+            prepared = self.plan.weights(weights)
+            found.append(CompiledExpert(number, step, items, prepared, model.expert_intercepts[number].tolist()))
+        return found
+
+    @cached_property
+    def _expected(self) -> list[list[float]] | None:
+        """For each node, what each expert is expected to lose there; None where nothing is known of that."""
+        estimates = self.model.estimates
+        if estimates is None:
+            return None
+        gone = np.zeros(len(self.feature_names), dtype=bool)
+        features = self.model.expert_features
+        return [estimates.expected(node, features, gone).tolist() for node in range(len(self.nodes))]
+
+    def experts_at(self, node: int) -> list[CompiledExpert]:
+        """Experts for the rows that come to a node, those that lose least first; none where nothing is known."""
+        if self._expected is None:
+            return []
+        expected = self._expected[node]
+        order = sorted((number for number, loss in enumerate(expected) if loss < math.inf), key=expected.__getitem__)
+        return [self.experts[number] for number in order]
+
+    def shortfall(self, node: int, expert: int) -> float | None:
+        """What an expert is expected to lose more than rows of a node lose that go on as they should."""
+        if self._expected is None or self.model.estimates is None:
+            return None
+        return max(0.0, self._expected[node][expert] - float(self.model.estimates.path_losses[node]))
+
+    def averaged(self, number: int, known: Mapping[int, float]) -> list[float]:
+        """Margins of an expert, by number, averaged over what is not known (`model.averaging`)."""
+        model = self.model
+        row, is_known = np.zeros(len(self.feature_names)), np.zeros(len(self.feature_names), dtype=bool)
+        for feature, value in known.items():
+            row[feature], is_known[feature] = value, True
+        weights = model.expert_weights[:, number]
+        learners = np.flatnonzero(weights.any(axis=1))
+        sums = averaged_sums(model.pool, row, is_known, learners, weights[learners], model.schema.means)
+        return (sums + model.expert_intercepts[number]).tolist()
+
+    def source_of(self, feature: int) -> frozenset[int]:
+        """A feature and all others that come from its source."""
+        estimates = self.model.estimates
+        if estimates is None:
+            return frozenset([feature])
+        columns = estimates.source_features[estimates.source_features[:, feature]].any(axis=0)
+        return frozenset([feature, *np.flatnonzero(columns).tolist()])
+
+    def asks(self, node: int, features: Iterable[int]) -> bool:
+        """Whether a row that is answered at a node may be asked for any of some features."""
+        asked = self.model.route_features[node] | self.model.expert_features[node]
+        return bool(asked[list(features)].any())
+
+    def describe(self, features: Iterable[int]) -> str:
+        """Some features by their names, or by those of sources that are among them as a whole."""
+        left, names = set(features), []
+        estimates = self.model.estimates
+        if estimates is not None:
+            for name, columns in zip(estimates.source_names, estimates.source_features, strict=True):
+                whole = np.flatnonzero(columns).tolist()
+                if whole and left.issuperset(whole):
+                    names.append(name)
+                    left.difference_update(whole)
+        return shorten_plain([*names, *(self.feature_names[f] for f in sorted(left))])
+
+    @cached_property
+    def nothing(self) -> Any:
+        """A step without learners."""
+        return self.plan.step([])
+
+    def without(self, gone: Iterable[int]) -> CompiledTree:
+        """The model that answers when some features are not to be had, compiled."""
+        return compile_tree(self.model.without(gone))
 
     # -- using -----------------------------------------------------------------------------------------------
 
@@ -243,6 +344,11 @@ def _clip(raw: Any) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
+def shorten_plain(names: list[str], most: int = 3) -> str:
+    """The first names, as one says them."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def _as_mask(items: Iterable[int]) -> int:
     mask = 0
     for r in items:
@@ -258,9 +364,6 @@ def bits(mask: int) -> list[int]:
         found.append(low.bit_length() - 1)
         mask ^= low
     return found
-
-
-_compiled: WeakKeyDictionary[FittedTree, CompiledTree] = WeakKeyDictionary()
 
 
 def fitted_tree(model: Any) -> FittedTree:
@@ -282,7 +385,8 @@ def compile_tree(model: Any) -> CompiledTree:
     if isinstance(model, CompiledTree):
         return model
     tree = fitted_tree(model)
-    compiled = _compiled.get(tree)
+    compiled = tree.__dict__.get("_compiled")
     if compiled is None:
-        compiled = _compiled[tree] = CompiledTree(tree)
+        compiled = CompiledTree(tree)
+        object.__setattr__(tree, "_compiled", compiled)  # lives as long as the model, and does not travel with it
     return compiled

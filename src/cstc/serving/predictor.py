@@ -117,6 +117,7 @@ class OnDemandPredictor:
         deadline: float | None = None,
         prefetch: str | None = None,
         strict: bool | None = None,
+        unavailable: Iterable[str] = (),
     ) -> Answer:
         """Answer for one row.
 
@@ -135,6 +136,8 @@ class OnDemandPredictor:
             Seconds from now until the answer must be there.  A call that is under way then is given up, and paid.
         prefetch, strict : optional
             As in the constructor, for this call.
+        unavailable : iterable of str, optional
+            Sources, items or features that are known to be down: nothing of them is asked for, and nothing paid.
 
         Returns
         -------
@@ -144,7 +147,9 @@ class OnDemandPredictor:
         ends = _end(began, deadline)
         self._check_open()
         strict = self.strict if strict is None else strict
-        session = self.session(known=known, paid=paid, budget=budget, prefetch=prefetch, strict=strict)
+        session = self.session(
+            known=known, paid=paid, budget=budget, prefetch=prefetch, strict=strict, unavailable=unavailable
+        )
         try:
             while session.wanted_features and not self._must_stop(session, ends):
                 if calls := self._calls_for(session, row, trust=ends is None):
@@ -165,13 +170,16 @@ class OnDemandPredictor:
         deadline: float | None = None,
         prefetch: str | None = None,
         strict: bool | None = None,
+        unavailable: Iterable[str] = (),
     ) -> Answer:
         """`predict` for callers on an event loop: async sources run on it, the others in threads."""
         began = perf_counter()
         ends = _end(began, deadline)
         self._check_open()
         strict = self.strict if strict is None else strict
-        session = self.session(known=known, paid=paid, budget=budget, prefetch=prefetch, strict=strict)
+        session = self.session(
+            known=known, paid=paid, budget=budget, prefetch=prefetch, strict=strict, unavailable=unavailable
+        )
         try:
             while session.wanted_features and not self._must_stop(session, ends):
                 # an event loop must not wait for a source that is only usually quick
@@ -192,6 +200,7 @@ class OnDemandPredictor:
         budget: float | None = None,
         prefetch: str | None = None,
         strict: bool | None = None,
+        unavailable: Iterable[str] = (),
     ) -> Session:
         """A row that the caller fetches for: see `Session`."""
         return Session(
@@ -201,6 +210,7 @@ class OnDemandPredictor:
             budget=budget,
             prefetch=self.prefetch if prefetch is None else prefetch,
             strict=self.strict if strict is None else strict,
+            unavailable=unavailable,
             _charges=self._charges,
             _once=self._unseen,
         )
@@ -246,6 +256,7 @@ class OnDemandPredictor:
         deadline: float | None = None,
         prefetch: str | None = None,
         strict: bool | None = None,
+        unavailable: Iterable[str] = (),
     ) -> list[Answer]:
         """Answers for many rows, worked out together level by level of the tree.
 
@@ -265,6 +276,8 @@ class OnDemandPredictor:
         prefetch, strict : optional
             As in the constructor.  Strict: all rows are worked out; then, if one is not complete, the exception has
             its answer in ``.answer`` and those of all rows in ``.answers``.
+        unavailable : iterable of str, optional
+            For every row: see `predict`.
 
         Returns
         -------
@@ -275,7 +288,7 @@ class OnDemandPredictor:
         self._check_open()
         rows = list(rows)
         strict = self.strict if strict is None else strict
-        sessions = self._sessions(rows, known, paid, budget, prefetch, strict)
+        sessions = self._sessions(rows, known, paid, budget, prefetch, strict, unavailable)
         answers: list[Answer] = []
         try:
             for calls in self._rounds(sessions, rows, ends):
@@ -296,6 +309,7 @@ class OnDemandPredictor:
         deadline: float | None = None,
         prefetch: str | None = None,
         strict: bool | None = None,
+        unavailable: Iterable[str] = (),
     ) -> list[Answer]:
         """`predict_many` for callers on an event loop; what takes long to compute is done in a thread."""
         began = perf_counter()
@@ -304,7 +318,7 @@ class OnDemandPredictor:
         rows = list(rows)
         aside = self._caller.aside if len(rows) > FEW_ROWS else _at_once
         strict = self.strict if strict is None else strict
-        sessions = await aside(self._sessions, rows, known, paid, budget, prefetch, strict)
+        sessions = await aside(self._sessions, rows, known, paid, budget, prefetch, strict, unavailable)
         rounds = self._rounds(sessions, rows, ends)
         answers: list[Answer] = []
         left = threading.Event()
@@ -328,7 +342,7 @@ class OnDemandPredictor:
         self._unseen(reason for answer in answers for reason in answer.warnings)
         return answers
 
-    def _sessions(self, rows, known, paid, budget, prefetch, strict) -> list[Session]:
+    def _sessions(self, rows, known, paid, budget, prefetch, strict, unavailable) -> list[Session]:
         paid = list(paid) if not isinstance(paid, str) else paid
         known = [None] * len(rows) if known is None else _one_each("known", known, len(rows))
         budgets = [budget] * len(rows) if _is_one(budget) else _one_each("budget", budget, len(rows))
@@ -340,6 +354,7 @@ class OnDemandPredictor:
                 budget=row_budget,
                 prefetch=self.prefetch if prefetch is None else prefetch,
                 strict=strict,
+                unavailable=unavailable,
                 _charges=self._charges,
                 _level=0,
                 _once=self._unseen,
@@ -424,7 +439,7 @@ class OnDemandPredictor:
             source = self._sources[f]
             if source is None:
                 name = self._compiled.feature_names[f]
-                session.stop("unavailable", f"{name} has no extractor and was not among the known features")
+                session.lose((f,), "unavailable", f"{name} has no extractor and was not among the known features")
                 return []
             if source.needs:
                 computed = True
@@ -445,10 +460,8 @@ class OnDemandPredictor:
             asked = by_source.get(source, ())
             if f not in asked:
                 by_source[source] = (*asked, f)
-        if lost:
-            session.give_up_if_lost()
-            if session.finished:
-                return []  # what else was to be fetched could not complete the node
+        if lost and session.give_up_if_lost():
+            return []  # what else was to be fetched could not complete the node
         if not computed and sum(map(len, by_source.values())) == len(wanted):
             if len(self._usual_waves) >= WAVES_KEPT:
                 self._usual_waves = {}

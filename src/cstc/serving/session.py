@@ -20,9 +20,10 @@ from operator import add
 from typing import Any
 
 from ..costs import shorten
+from ..model.fitted import check_budget
 from ..model.unseen import OnceEach
 from .answer import Answer, Event
-from .compiled import Classifier, CompiledTree, Fault, Step, compile_tree
+from .compiled import Classifier, CompiledExpert, CompiledTree, Fault, Step, compile_tree
 from .sources.extractors import describe
 
 __all__ = ["PREFETCHES", "BadKnownError", "Session"]
@@ -48,6 +49,8 @@ class Session:
         The cost is never above this.
     prefetch : {"branch", "node"}, default="branch"
         Ask for what is certainly needed next, or for all that the node may need: fewer waits, a higher price.
+    unavailable : iterable of str, optional
+        Sources, items or features that are known to be down: nothing of them is asked for, and nothing paid.
     strict : bool, default=False
         A missing value in a column that had none in training, and an unknown category, are faults; otherwise they are
         taken as missing, with a warning.
@@ -71,11 +74,14 @@ class Session:
         "_bought",
         "_budget",
         "_charges",
+        "_coded",
         "_compiled",
         "_error",
         "_evaluated",
         "_events",
+        "_expert",
         "_failed",
+        "_gone",
         "_held",
         "_known",
         "_leaving",
@@ -94,9 +100,11 @@ class Session:
         "_swift",
         "_terminal",
         "_unseen",
+        "_verdict",
         "_walk",
         "_wanted",
         "_wave",
+        "_whole",
         "called",
         "number",  # of the row among many that were handed in together, and set only there
     )
@@ -110,6 +118,7 @@ class Session:
         paid: Iterable[str] = (),
         budget: float | None = None,
         prefetch: str = "branch",
+        unavailable: Iterable[str] = (),
         strict: bool = False,
         _charges: Callable[[Collection[int]], Sequence[int]] | None = None,
         _level: float = math.inf,
@@ -119,13 +128,18 @@ class Session:
         if prefetch not in PREFETCHES:
             raise ValueError(f"prefetch is {prefetch!r}; it must be one of {PREFETCHES}")
         self._compiled: CompiledTree = compiled
-        self._budget = budget if budget is None else _check_budget(budget)
+        self._whole = compiled  # the model without outages
+        self._gone: frozenset[int] = frozenset()  # features that are not to be had
+        self._verdict: tuple[str, str] | None = None  # the status and the reason of an answer by other means
+        self._expert: CompiledExpert | None = None  # by which a row is answered that could not go on
+        self._budget = budget if budget is None else check_budget(budget)
         self._prefetch_node = prefetch == "node"
         self._paid = 0 if paid == () else compiled.items_named(paid)
         self._bought = 0
         self._evaluated = 0
         self._walk = compiled.plan.start()
         self._known: dict[int, Any] = {}
+        self._coded = False  # whether what is known is given as the numbers that the model computes with
         self._held: dict[int, Any] = {}
         self._failed: dict[int, str] = {}
         self._wanted: tuple[int, ...] = ()
@@ -146,17 +160,24 @@ class Session:
         if known is not None:
             self._know(known)
         self._charges = compiled.feature_items if _charges is None else _charges(self._known)
+        if unavailable != ():
+            gone = compiled.model.columns_named(unavailable).tolist()
+            self._take_out([f for f in gone if f not in self._known])
+        self._start()
+
+    def _start(self) -> None:
+        """From the root."""
         # compiled code goes down the tree by itself, if nothing must be asked at every node
         self._swift = (
-            compiled.is_native
+            self._compiled.is_native
             and not self._prefetch_node
-            and _level == math.inf
-            and (budget is None or not compiled.evaluation)
+            and self._level == math.inf
+            and (self._budget is None or not self._compiled.evaluation)
         )
         if self._swift:
             self._start_swiftly()
         else:
-            self._enter(compiled.nodes[0])
+            self._enter(self._compiled.nodes[0])
             self._advance()
 
     # -- ask and tell ----------------------------------------------------------------------------------------
@@ -192,13 +213,13 @@ class Session:
         """Values of wanted features, all or some of them; further ones are put aside until the path needs them.
 
         A value that cannot be used (text for a number; in strict mode, what training did not see) is a fault of its
-        source: it is charged, and the session ends with the best answer it has.  Of a wave in which something failed,
-        the values that were fetched at the same time may still be told, and are charged; others are ignored once
-        the session is finished.
+        source: it is charged, and the row goes on without it.  Of a wave in which something failed, the values that
+        were fetched at the same time may still be told, and are charged; others are ignored once the session is
+        finished.
         """
         got = {self._compiled.feature(name): raw for name, raw in _pairs("values", values)}
         late = self._status is not None
-        asked = tuple(f for f in (self._on_its_way if late else self._wanted) if f in got)
+        asked = tuple(f for f in dict.fromkeys((*self._wanted, *self._on_its_way)) if f in got)
         if late and not asked:
             return
         bad = self.receive(asked, got, source, seconds)
@@ -210,11 +231,14 @@ class Session:
             self.warn_of_unseen()
 
     def fail(self, features: Iterable[str], reason: str, *, charged: bool = True, source: str | None = None) -> None:
-        """The source of these wanted features failed; it is charged, unless it was never called."""
+        """The source of these wanted features failed; it is charged, unless it was never called.
+
+        The row goes on without it: see `FittedTree.without`.
+        """
         if isinstance(features, str):
             raise ValueError(f"features is the text {features!r}; give a list of names: [{features!r}]")
         asked = tuple(self._compiled.feature(name) for name in features)
-        wanted = self._wanted or self._on_its_way
+        wanted = (*self._wanted, *self._on_its_way)
         stray = [self._compiled.feature_names[f] for f in asked if f not in wanted]
         if stray:
             now = f"wanted: {shorten(self.wanted())}" if self._wanted else "the session is finished"
@@ -230,12 +254,14 @@ class Session:
         if status is None:
             path, events = list(path), list(events)
             status, reason = "stopped", f"asked for an answer while {shorten(self.wanted())} was wanted"
+        rests_on = self._expert
         if self._margins is not None:
             node, margins, evaluated = self._node.number, self._margins, self._evaluated
         else:
-            node, margins, evaluated = self._fall_back()
+            node, margins, evaluated, rests_on = self._fall_back()
         compiled = self._compiled
         value, probabilities = compiled.answer(margins)
+        complete = status == "complete"
         answer = Answer(
             value,
             probabilities,
@@ -243,7 +269,7 @@ class Session:
             status,
             reason,
             node,
-            self._terminal if self._margins is not None else None,
+            self._terminal if complete else None,
             path,
             margins,
             evaluated,
@@ -253,6 +279,8 @@ class Session:
             self._bought,
             events,
         )
+        if not complete:
+            self._say_what_it_rests_on(answer, rests_on)
         if self._unseen is not None:
             answer.warnings = tuple(self._unseen)
         return answer
@@ -326,6 +354,14 @@ class Session:
         if asked:
             self._buy(asked, source, seconds, "ok")
         return None
+
+    def receive_numbers(self, asked: tuple[int, ...], values: Sequence[float]) -> None:
+        """Buy what was asked for, with the numbers that the model computes with, of all features in order."""
+        self._coded = True
+        for f in asked:
+            self._known[f] = values[f]
+            self._walk.fill(f, values[f])
+        self._buy(asked, None, None, "ok")
 
     def receive_bad(
         self,
@@ -427,17 +463,59 @@ class Session:
             self._wanted = ()
             self._advance()
 
-    def give_up_if_lost(self) -> None:
-        """End the session if a feature that the node certainly needs cannot be had: more would be paid in vain."""
+    def give_up_if_lost(self) -> bool:
+        """Go on without a feature that the node certainly needs and that cannot be had; whether there is one."""
         failed = self._failed
         if self._status is not None or failed.keys().isdisjoint(self._wanted):
-            return
+            return False
         needed = self._walk.advance() if self._prefetch_node else self._wanted
-        lost = [failed[f] for f in needed if f in failed]
+        lost = [f for f in needed if f in failed]
         if lost:
-            on_its_way = tuple(f for f in self._wanted if f not in failed and f not in self._known)
-            self.stop("failed", "; ".join(dict.fromkeys(lost)), self._error)
-            self._on_its_way = on_its_way
+            self.lose(lost, "failed", "; ".join(dict.fromkeys(failed[f] for f in lost)))
+        return bool(lost)
+
+    def lose(self, features: Iterable[int], status: str, reason: str) -> None:
+        """Some features, and what else comes from their source, are not to be had: go on without them."""
+        on_its_way = tuple(f for f in self._wanted if f not in self._failed and f not in self._known)
+        down = {other for f in features for other in self._whole.source_of(f)} | self._failed.keys()
+        gone = [f for f in down if f not in self._known]
+        if self._gone.issuperset(gone):
+            self.stop(status, reason, self._error)
+        else:
+            earlier = "" if self._verdict is None or self._verdict[1] == reason else f"{self._verdict[1]}; "
+            self._take_out(gone)
+            self._verdict = status, earlier + reason
+            self._start_again()
+        self._on_its_way = on_its_way
+
+    def _take_out(self, features: Iterable[int]) -> None:
+        """From now on the model is the one that does without some features."""
+        self._gone = self._gone.union(features)
+        self._compiled = self._whole.without(self._gone)
+        self._walk = self._compiled.plan.start()
+        for f, value in self._numbers().items():
+            self._walk.fill(f, value)
+
+    def _numbers(self) -> dict[int, float]:
+        """What is known, as the model computes with it."""
+        return self._known if self._coded else {f: self._compiled.encode(f, raw) for f, raw in self._known.items()}
+
+    def _start_again(self) -> None:
+        """Go down from the root with all that is known; gates that the row passed already say the same again."""
+        passed = [event[1:] for event in self._events if event[0] == "gate"]
+        before, self._events = self._events, []
+        self._path, self._wanted, self._evaluated = [], (), 0
+        self._expert = self._terminal = None
+        self._start()
+        n_same = 0
+        for event in self._events:
+            if event[0] == "gate":
+                same = n_same < len(passed) and (event[1], event[-1]) == (passed[n_same][0], passed[n_same][-1])
+                if same:
+                    n_same += 1
+                    continue
+            before.append(event)
+        self._events = before
 
     def go_to(self, level: float) -> None:
         """Allow nodes down to this level to be entered."""
@@ -470,7 +548,22 @@ class Session:
         self._walk.begin(step.learners)
         self._evaluated += step.size
         if self._budget is not None and self._cost_with(0) > self._budget:
-            self.stop("budget", self._over_budget(0))
+            self._spend_the_rest(self._over_budget(0))
+
+    def _spend_the_rest(self, reason: str) -> None:
+        """The budget does not reach to go on: turn to the expert that loses least of those that it reaches for."""
+        assert self._budget is not None
+        self._evaluated = self._evaluated_so_far()
+        for expert in self._compiled.experts_at(self._node.number) if self._expert is None else ():
+            known = self._known
+            items = self._items_for(f for f in expert.step.features if f not in known)
+            if self._cost_with(items) + self._compiled.evaluation * expert.step.size <= self._budget:
+                self._expert, self._verdict, self._swift = expert, ("budget", reason), False
+                self._begin(expert.step, leaving=True)
+                self._advance()
+                return
+        self._walk.begin(self._compiled.nothing)
+        self.stop("budget", reason)
 
     def _start_swiftly(self) -> None:
         root = self._compiled.nodes[0]
@@ -487,13 +580,22 @@ class Session:
             free = self._budget is None and not self._failed  # to buy what comes along without asking
             found = self._go_buying(walk) if free and self._held else walk.go(self._events, self._path)
             if found.__class__ is list:
-                self._margins = found
-                self._status = "complete"
+                self._look_where(walk)
+                self._arrive(found)
+                return
             elif not (free and self._held and self._buy_swiftly(walk, found)):
                 self._look_where(walk)
                 if not self._prepare(found):
                     return
         self._look_where(walk)
+
+    def _arrive(self, margins: list[float]) -> None:
+        """The answer is there: that of the path, or one by other means."""
+        self._margins = margins
+        verdict = self._verdict
+        if verdict is None and self._gone and self._whole.asks(self._node.number, self._gone):
+            verdict = "unavailable", f"{self._whole.describe(self._gone)} unavailable"
+        self._status, self._reason = ("complete", "") if verdict is None else verdict
 
     def _go_buying(self, walk: Any) -> Any:
         """Go on, and where all that a node may look at is at hand, buy of it what it needs."""
@@ -551,14 +653,14 @@ class Session:
     def _prepare(self, features: tuple[int, ...]) -> bool:
         """Make a wave of what is missing; true if the walk can go on without one."""
         if self._failed:
-            lost = [self._failed[f] for f in features if f in self._failed]
+            lost = [f for f in features if f in self._failed]
             if lost:
-                self.stop("failed", "; ".join(dict.fromkeys(lost)), self._error)
+                self.lose(lost, "failed", "; ".join(dict.fromkeys(self._failed[f] for f in lost)))
                 return False
         if self._budget is not None:
             items = self._items_for(features)
             if self._cost_with(items) > self._budget:
-                self.stop("budget", self._over_budget(items))
+                self._spend_the_rest(self._over_budget(items))
                 return False
         self._wave += 1
         if self._held:
@@ -573,10 +675,10 @@ class Session:
         """All learners of the step are evaluated: predict, or choose the way."""
         node = self._node
         if self._leaving:
-            self._margins = list(map(add, self._walk.sums(node.weights), node.intercepts))
+            by = node if self._expert is None else self._expert
             if self._terminal is None:
                 self._terminal = -1 - node.upper
-            self._status = "complete"
+            self._arrive(list(map(add, self._walk.sums(by.weights), by.intercepts)))
             return
         margin = self._walk.sums(node.route_weights)[0]
         child = node.upper if margin > node.threshold else node.lower
@@ -618,24 +720,56 @@ class Session:
 
     # -- early answers -----------------------------------------------------------------------------------------
 
-    def _fall_back(self) -> tuple[int, list[float], int]:
-        """The last node whose prediction needs nothing that is not bought, its margins, and the learners evaluated."""
-        compiled = self._compiled
+    def _fall_back(self) -> tuple[int, list[float], int, CompiledExpert | None]:
+        """An answer from what is bought: the node that it is of, its margins, the learners evaluated, and the expert.
+
+        The best expert that needs nothing else; where nothing is known of experts, the last node on the path that needs
+        nothing else; else that of the node, averaged over what is missing; else the constant.
+        """
+        compiled, here = self._compiled, self._node.number
         free = tuple(f for f in self._held if not self._items_for((f,)))
         if free:
             self.accept_held(free)
         evaluated = self._evaluated_so_far()
-        for number in reversed(self._path):
-            node = compiled.nodes[number]
-            found = self._walk.try_sums(node.predict, node.weights)
+        experts = compiled.experts_at(here)
+        if not experts:
+            experts = [compiled.experts[number] for number in reversed(self._path)]
+        for expert in experts:
+            found = self._walk.try_sums(expert.step.learners, expert.weights)
             if found is None:
                 continue
             new, sums = found
-            cost = compiled.price_of(self._bought) + compiled.evaluation * (evaluated + new)
-            if new and self._budget is not None and cost > self._budget:
+            if new and not self._can_evaluate(evaluated + new):
                 continue
-            return number, list(map(add, sums, node.intercepts)), evaluated + new
-        return -1, list(compiled.constant), evaluated
+            node = expert.number if expert.number in self._path else here
+            return node, list(map(add, sums, expert.intercepts)), evaluated + new, expert
+        own = compiled.experts[here]
+        total = evaluated + own.step.size
+        if not own.features.isdisjoint(self._known) and self._can_evaluate(total):
+            return here, compiled.averaged(here, self._numbers()), total, own
+        return -1, list(compiled.constant), evaluated, None
+
+    def _can_evaluate(self, n_learners: int) -> bool:
+        compiled = self._compiled
+        cost = compiled.price_of(self._bought) + compiled.evaluation * n_learners
+        return self._budget is None or cost <= self._budget
+
+    def _say_what_it_rests_on(self, answer: Answer, expert: CompiledExpert | None) -> None:
+        """How much of what the path needs the answer has seen, and what the rest costs."""
+        here = self._node.number
+        if expert is None and self._margins is not None:
+            expert = self._compiled.experts[here]
+        seen = set() if expert is None else expert.features & self._known.keys()
+        planned = self._whole.experts[here].features
+        why = {"budget": "the budget is spent", "deadline": "the deadline came", "stopped": "it was stopped"}.get(
+            answer.status
+        )
+        if self._gone:
+            outage = f"{self._whole.describe(self._gone)} {'failed' if answer.status == 'failed' else 'unavailable'}"
+            why = outage if why is None else f"{outage}, {why}"
+        answer.basis = f"{len(seen)} of {len(planned | seen)} features: {why or answer.reason}"
+        whole = expert is not None and seen >= expert.features
+        answer.expected_loss = self._compiled.shortfall(here, expert.number) if whole and expert is not None else None
 
 
 def _pairs(what: str, values: Any) -> ItemsView[str, Any]:
@@ -650,13 +784,3 @@ def _pairs(what: str, values: Any) -> ItemsView[str, Any]:
 
 def _why(error: Exception) -> str:
     return str(error) if isinstance(error, Fault) else describe(error)
-
-
-def _check_budget(budget: Any) -> float:
-    try:
-        value = float(budget)
-    except (TypeError, ValueError):
-        raise ValueError(f"budget is {budget!r}; it must be a number, 0 or more, or None") from None
-    if not value >= 0:
-        raise ValueError(f"budget is {value}; it must be 0 or more, or None")
-    return value

@@ -1,0 +1,38 @@
+"""The rows of a table under a hard budget: what each would be answered on demand, and what it would pay.
+
+A row whose path costs no more than the budget takes it.  The others are walked one by one, as on demand: they stop where
+the next purchase does not fit, and turn to the expert that is expected to lose least of those that are still within
+reach.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..matrix import dense
+from ..model import FittedTree
+from .compiled import compile_tree
+from .session import Session
+
+__all__ = ["within_budget"]
+
+
+def within_budget(model: FittedTree, X: Any, budget: float) -> tuple[np.ndarray, np.ndarray]:
+    """Margins (n, n_outputs) and costs (n,) of the rows of a matrix that the model was given already."""
+    walked = model.walk(X, items=True)
+    margins, costs = walked.margins, model.charge(walked)
+    compiled = compile_tree(model)
+    for row in np.flatnonzero(costs > budget).tolist():
+        answer = _answer(compiled, dense(X, slice(row, row + 1))[0].tolist(), budget)
+        margins[row], costs[row] = answer.margins, answer.cost
+    return margins, costs
+
+
+def _answer(compiled: Any, values: list[float], budget: float) -> Any:
+    session = Session(compiled, budget=budget)
+    while wanted := session.wanted_features:
+        session.receive_numbers(wanted, values)
+        session.resume()
+    return session.answer()
