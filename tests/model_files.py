@@ -136,8 +136,9 @@ def random_fallbacks(rng, n_learners, n_nodes, n_outputs, n_features):
     if n_sources:
         source_features[rng.integers(n_sources, size=n_features), np.arange(n_features)] = True
     losses = np.where(rng.random((n_nodes, n_nodes + n)) < 0.2, -1.0, rng.random((n_nodes, n_nodes + n)))
+    shape = (n_learners, n, n_outputs)
     return {
-        "fallback_weights": rng.normal(size=(n_learners, n, n_outputs)) * (rng.random((n_learners, n, n_outputs)) < 0.4),
+        "fallback_weights": rng.normal(size=shape) * (rng.random(shape) < 0.4),
         "fallback_intercepts": rng.normal(size=(n, n_outputs)),
         "estimates": Estimates(
             losses=losses,

@@ -72,8 +72,8 @@ class TreePool:
     linear_feature : int ndarray
         -1, or the column that a leaf multiplies with `value`.
     share_left : float ndarray
-        Share of the training rows that went left at a split, in steps of ``1 / STEPS``; a half where it is not known, and at
-        leaves.  Where a value is not to be had, both branches are averaged by it (`averaging`).
+        Share of the training rows that went left at a split, in steps of ``1 / STEPS``; a half where it is not known,
+        and at leaves.  Where a value is not to be had, both branches are averaged by it (`averaging`).
     """
 
     roots: np.ndarray

@@ -1,8 +1,7 @@
 """The rows of a table under a hard budget: what each would be answered on demand, and what it would pay.
 
-A row whose path costs no more than the budget takes it.  The others are walked one by one, as on demand: they stop where
-the next purchase does not fit, and turn to the expert that is expected to lose least of those that are still within
-reach.
+A row whose path costs no more than the budget takes it.  The others are walked one by one, as on demand: they stop
+where the next purchase does not fit, and turn to the expert that is expected to lose least of those within reach.
 """
 
 from __future__ import annotations
