@@ -131,7 +131,7 @@ def random_model(rng, link=None):
 def random_fallbacks(rng, n_learners, n_nodes, n_outputs, n_features):
     """Further experts, or none, and what is known of all of them; some are not for the rows of some nodes."""
     n = int(rng.integers(0, 4))
-    n_sources = int(rng.integers(0, 4))
+    n_sources, n_sets = int(rng.integers(0, 4)), int(rng.integers(0, 4))
     source_features = np.zeros((n_sources, n_features), dtype=bool)
     if n_sources:
         source_features[rng.integers(n_sources, size=n_features), np.arange(n_features)] = True
@@ -144,6 +144,8 @@ def random_fallbacks(rng, n_learners, n_nodes, n_outputs, n_features):
             losses=losses,
             path_losses=rng.random(n_nodes),
             harm=rng.random((n_nodes + n, n_sources)),
+            sets=rng.random((n_sets, n_features)) < 0.4,
+            set_harm=np.where(rng.random((n_nodes + n, n_sets)) < 0.5, -1.0, rng.random((n_nodes + n, n_sets))),
             source_names=[f"source {s}" for s in range(n_sources)],
             source_features=source_features,
             cost_weight=float(rng.random()),
@@ -219,7 +221,7 @@ def with_digest(members):
 
 
 ADDED_BY_2 = ("share_left", "means", "fallback_places", "fallback_values", "fallback_intercepts")
-ADDED_BY_2 += ("losses", "path_losses", "harm", "source_places")
+ADDED_BY_2 += ("losses", "path_losses", "harm", "set_harm", "source_places", "set_places")
 
 
 def as_version_1(raw):

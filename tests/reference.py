@@ -184,7 +184,8 @@ def averaged_learner(pool, learner, x, known, means):
         if feature in known:
             return visit((pool.left if goes_left(pool, position, x) else pool.right)[position])
         share = pool.share_left[position]
-        return share * visit(pool.left[position]) + (1.0 - share) * visit(pool.right[position])
+        sides = ((pool.left[position], share), (pool.right[position], 1.0 - share))
+        return sum(part * visit(child) for child, part in sides if part > 0)
 
     return visit(pool.roots[learner])
 

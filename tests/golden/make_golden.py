@@ -90,6 +90,8 @@ def golden_model_2():
             losses=np.array([[0.5, 0.25, 0.75, 1.0], [0.625, 0.375, -1.0, 1.125]]),
             path_losses=np.array([0.3125, 0.375]),
             harm=np.array([[0.125, 0.0], [0.0625, 0.5], [0.0, 0.03125], [0.0, 0.0]]),
+            sets=np.array([[1, 0, 0, 0, 0], [0, 0, 1, 1, 0]], dtype=bool),
+            set_harm=np.array([[0.25, -1.0], [-1.0, 0.125], [-1.0, -1.0], [-1.0, -1.0]]),
             source_names=["laboratory", "größe"],
             source_features=np.array([[0, 1, 0, 1, 0], [0, 0, 0, 0, 1]], dtype=bool),
             cost_weight=0.001953125,

@@ -59,7 +59,7 @@ def assert_same_model(model, other):
 def assert_same_estimates(estimates, other):
     assert (estimates is None) == (other is None)
     if estimates is not None:
-        for name in ("losses", "path_losses", "harm", "source_features"):
+        for name in ("losses", "path_losses", "harm", "sets", "set_harm", "source_features"):
             assert np.array_equal(getattr(estimates, name), getattr(other, name)), name
         assert estimates.source_names == other.source_names
         assert estimates.cost_weight == other.cost_weight

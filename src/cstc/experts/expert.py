@@ -45,9 +45,10 @@ class Expert:
         At each training row, the margins of the member that never saw it.
     work : float
         What growing the score takes, for those who watch.
-    member : Score or None
-        The member that never saw the rows `unseen`, alone: it takes little room, and is there already.
-    unseen : bool ndarray of shape (n,) or None
+    members : sequence of Score
+        Its members, each alone, or the first of them.
+    unseen : sequence of bool ndarray of shape (n,)
+        The rows that each of them never saw.
     """
 
     def __init__(
@@ -56,13 +57,13 @@ class Expert:
         margins: np.ndarray,
         work: float = 0.0,
         *,
-        member: Score | None = None,
-        unseen: np.ndarray | None = None,
+        members: Sequence[Score] = (),
+        unseen: Sequence[np.ndarray] = (),
     ):
         self._score = score
         self.margins = margins
         self.work = work
-        self.member, self.unseen = member, unseen
+        self.members, self.unseen = members, unseen
 
     @property
     def is_grown(self) -> bool:
@@ -73,6 +74,17 @@ class Expert:
         if callable(self._score):
             self._score = self._score()  # and with it goes all that it was grown from
         return self._score
+
+    def part(self, n_members: int) -> Score:
+        """The mean of some of its members: it takes less room than the whole, and is there already."""
+        members = self.members[:n_members]
+        if not members:
+            return self.score
+        if len(members) == 1:
+            return members[0]
+        pool = TreePool.concatenate([member.pool for member in members])
+        weights = np.concatenate([member.weights / len(members) for member in members])
+        return Score(pool, weights, members[0].intercept)
 
     def price(self, costs: ResolvedCosts) -> float:
         """Of evaluating its trees; where that costs nothing they need not be there yet."""
@@ -169,22 +181,23 @@ def _finish(binned: Binned, rows: Rows, parts: Sequence[np.ndarray], boosters: l
             out = out & np.isin(rows.y, rows.y[~out])
         margins[out] += pool.scores(cells_at(rows.X, out, columns), tree_weights)
         boosting.progress.did(HEARING * work_of(int((~out).sum()), len(columns), boosting.n_rounds))
-    first: dict[str, Any] = {"member": _sum_of(members[:1], np.ones(1), binned), "unseen": parts[0]}
+    kept = members if len(rows) < MANY_ROWS else members[:1]  # those of many rows would take much memory
+    alone: dict[str, Any] = {"members": [_sum_of([each], np.ones(1), binned) for each in kept], "unseen": parts[: len(kept)]}
     if len(rows) >= MANY_ROWS:
         members = [] if boosting.costs.evaluation or len(rows) >= VERY_MANY_ROWS else members
         rounds = rounds_on_all(rounds, len(parts))
         work = work_of(len(rows), len(columns), rounds)
-        return Expert(partial(_with_all, binned, rounds, members), margins, work, **first)
+        return Expert(partial(_with_all, binned, rounds, members), margins, work, **alone)
     if boosting.costs.evaluation:
-        return Expert(_with_all(binned, rounds, []), margins, **first)
-    return Expert(_sum_of(members, np.full(len(members), 1 / len(members)), binned), margins, **first)
+        return Expert(_with_all(binned, rounds, []), margins, **alone)
+    return Expert(_sum_of(members, np.full(len(members), 1 / len(members)), binned), margins, **alone)
 
 
 def _with_all(binned: Binned, rounds: int, members: list[tuple[TreePool, np.ndarray]]) -> Score:
     """One ensemble on all rows; with members, the mean of it and of their mean."""
-    alone = trees_of(binned.boost_all(rounds), len(binned.boosting.constant), rounds)
+    on_all = trees_of(binned.boost_all(rounds), len(binned.boosting.constant), rounds)
     k = len(members)
-    return _sum_of([*members, alone], np.append(np.full(k, 0.5 / k), 0.5) if k else np.ones(1), binned)
+    return _sum_of([*members, on_all], np.append(np.full(k, 0.5 / k), 0.5) if k else np.ones(1), binned)
 
 
 def _sum_of(members: list[tuple[TreePool, np.ndarray]], shares: np.ndarray, binned: Binned) -> Score:

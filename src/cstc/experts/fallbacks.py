@@ -1,12 +1,14 @@
 """Experts for bad days: what a model answers with when a budget or an outage keeps it from what its path needs.
 
 For budgets
-    Experts on the cheap beginning of the order of buying, which a chain leaves out when all rows pass them.
+    Experts of the nodes, averaged over what a cheap beginning of an order of buying does not know, take no room at all
+    and are often as good as others.  Where they are not, experts on these beginnings, which a chain leaves out when all
+    rows pass them.
 For outages
     For each node, an expert without the source whose loss hurts most there, on the features that one would buy for
     about the same money if there was no such source: the order of buying is found anew without it.
 
-All are one member of a cross-fitted expert each, so that they take little room, and those for budgets are there
+All are one or some members of a cross-fitted expert, so that they take little room, and those for budgets are there
 already.  What each expert loses at the rows that come to a node is observed out of fold; what it loses more when a
 source is down, on rows that its first member never saw, with the trees averaged over both branches (`model.averaging`).
 """
@@ -14,7 +16,7 @@ source is down, on rows that its first member never saw, with the trees averaged
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ import numpy as np
 from ..boosting import Boosting
 from ..costs import ResolvedCosts
 from ..matrix import rows_at
+from ..model import TreePool
 from ..model.averaging import without
 from ..model.build import Score
 from ..model.fallbacks import UNKNOWN, Estimates
@@ -95,17 +98,20 @@ class Fallbacks:
     losses: dict[int, np.ndarray] = field(default_factory=dict)  # of experts at the training rows, by their identity
     harm: dict[int, np.ndarray] = field(default_factory=dict)
     grown: dict[bytes, tuple[Expert, np.ndarray]] = field(default_factory=dict)  # without a source, and where it heard
+    set_harm: dict[int, dict[bytes, float]] = field(default_factory=dict)
     orders: dict[int, list[Stage]] = field(default_factory=dict)  # of buying without a source
     kept: list[Expert] = field(default_factory=list)  # whose identities are used above
 
 
 @dataclass(frozen=True, eq=False)
 class _Option:
-    """An expert that may become a fallback."""
+    """An expert that a row may be answered with."""
 
+    expert: Expert
     score: Score
     losses: np.ndarray  # at all training rows; NaN where nothing is known
     harm: np.ndarray
+    price: float  # of all its features
 
     @property
     def size(self) -> int:
@@ -123,31 +129,56 @@ def fallbacks_for(
     grow: bool = True,
 ) -> tuple[list[Score], Estimates]:
     """The fallbacks of a model, if some shall be grown, and what is known of them and of the experts of its nodes."""
-    rows, boosting = family.grower.rows, family.grower.boosting
+    rows = family.grower.rows
+    n = rows.X.shape[1]
     store = family.measured.setdefault("fallbacks", Fallbacks(sources))
     own = [
-        _Option(score, _losses(store, expert, rows, boosting, at), _harm(store, expert, rows, boosting, at))
-        for score, expert, at in zip(scores, nodes.experts, nodes.rows, strict=True)
+        _option(store, family, expert, score, at)
+        for expert, score, at in zip(nodes.experts, scores, nodes.rows, strict=True)
     ]
-    room = ROOM * sum({id(option.score): option.size for option in own}.values())
-    others: list[_Option] = []
-    if grow:
-        others += _for_outages(store, family, nodes, own)
-        others += _for_budgets(store, family, nodes)
+    sets = _sets(family, max(option.price for option in own))
+    pairs = zip(own, nodes.rows, strict=True)
+    set_harm = np.array([_set_harm(store, family, option, at, sets) for option, at in pairs]).reshape(len(own), -1)
     taken: list[_Option] = []
-    for option in others:
-        if option.size <= room:
-            taken.append(option)
-            room -= option.size
+    if grow:
+        room = ROOM * sum({id(option.score): option.size for option in own}.values())
+        for option in _for_outages(store, family, nodes, own):
+            if option.size + sum(each.size for each in taken) <= room / 2:
+                taken.append(option)
+        taken += _for_budgets(store, family, own, sets, set_harm, room - sum(each.size for each in taken))
+        taken = _with_more_members(taken, room)
     losses, path_losses = _at_nodes(nodes, [*own, *taken], rows.weights)
+    unknown = np.full((len(taken), len(sets)), UNKNOWN)
+    set_harm = np.concatenate([set_harm, unknown])
     return [option.score for option in taken], Estimates(
         losses=np.where(losses >= 0, units.risk(losses), UNKNOWN),
         path_losses=units.risk(path_losses),
         harm=units.risk(np.array([option.harm for option in (*own, *taken)])),
+        sets=np.array([np.isin(np.arange(n), each) for each in sets], dtype=bool).reshape(-1, n),
+        set_harm=np.where(set_harm >= 0, units.risk(set_harm), UNKNOWN),
         source_names=store.sources.names,
         source_features=store.sources.columns,
         cost_weight=float(cost_weight),
     )
+
+
+def _option(
+    store: Fallbacks, family: Family, expert: Expert, score: Score, at: np.ndarray | None = None, heard: Any = None
+) -> _Option:
+    rows, boosting = family.grower.rows, family.grower.boosting
+    losses = _losses(store, expert, rows, boosting, at, heard)
+    price = _price(boosting.costs, np.unique(score.pool.feature))
+    return _Option(expert, score, losses, _harm(store, expert, rows, boosting, at), price)
+
+
+def _price(costs: ResolvedCosts, columns: np.ndarray) -> float:
+    return float(costs.bills(costs.items_of(columns[columns >= 0])[None, :])[0])
+
+
+def _with_more_members(taken: list[_Option], room: float) -> list[_Option]:
+    """Where there is room for that, means of more members: on few rows they are clearly better than one."""
+    n = int(room // max(1, sum(option.size for option in taken)))
+    return [replace(option, score=option.expert.part(n)) for option in taken] if n > 1 else taken
 
 
 def _losses(
@@ -179,33 +210,80 @@ def _measured_harm(
     sources: Sources, expert: Expert, rows: Rows, boosting: Boosting, at: np.ndarray | None
 ) -> np.ndarray:
     harm = np.zeros(len(sources.names))
-    score = expert.member or expert.score
-    pool = score.pool
-    asked = np.bincount(pool.feature[pool.feature >= 0], minlength=sources.columns.shape[1])
-    asks = sources.columns @ asked
-    here = np.arange(len(rows)) if at is None else at
-    here = some_of(here if expert.unseen is None else here[expert.unseen], MOST_ROWS)
-    if not len(here) or not asks.any():
+    feature = expert.part(1).pool.feature
+    asks = sources.columns @ np.bincount(feature[feature >= 0], minlength=sources.columns.shape[1])
+    order = np.argsort(-asks, kind="stable")[:MOST_SOURCES]
+    asked = [int(source) for source in order if asks[source]]
+    lost = [np.flatnonzero(sources.columns[source]) for source in asked]
+    harm[asked] = _harm_without(expert, rows, boosting, at, lost)
+    return harm
+
+
+def _harm_without(
+    expert: Expert, rows: Rows, boosting: Boosting, at: np.ndarray | None, lost: Sequence[np.ndarray]
+) -> np.ndarray:
+    """What an expert loses more without some columns, its trees averaged; for each of several such losses.
+
+    Each member says it of rows that it never saw.  One is enough where rows are many.
+    """
+    everywhere = np.arange(len(rows)) if at is None else at
+    nothing = np.zeros(rows.X.shape[1])
+    more, n_rows = np.zeros(len(lost)), 0.0
+    members = expert.members or [expert.score]
+    unseen = expert.unseen or [np.full(len(everywhere), True)]
+    for score, out in zip(members, unseen, strict=True):
+        here = some_of(everywhere[out], MOST_ROWS)
+        if n_rows >= MOST_ROWS or not len(here) or not lost:
+            break
+        X, y, weights = rows_at(rows.X, here), rows.y[here], rows.weights[here]
+
+        def risk(pool: TreePool, tree_weights: np.ndarray, *, score=score, X=X, y=y, weights=weights) -> float:
+            margins = score.intercept + pool.scores(X, tree_weights)
+            return float(np.average(boosting.loss.value_and_derivative(margins, y)[0], weights=weights))
+
+        full = risk(score.pool, score.weights)
+        for number, columns in enumerate(lost):
+            pool, owner = without(score.pool, columns, nothing)
+            more[number] += len(here) * (risk(pool, score.weights[owner]) - full)
+        n_rows += len(here)
+    return np.maximum(0.0, more / max(n_rows, 1.0))
+
+
+def _sets(family: Family, most: float) -> list[np.ndarray]:
+    """Columns that a budget may be spent on: those of stages that are cheaper than the dearest node."""
+    found: dict[bytes, np.ndarray] = {}
+    for chain in family.grown.chains:
+        for stage in chain.stages:
+            if len(stage.columns) and stage.price < most:
+                found.setdefault(stage.columns.tobytes(), stage.columns)
+    return list(found.values())
+
+
+def _set_harm(
+    store: Fallbacks, family: Family, option: _Option, at: np.ndarray | None, sets: list[np.ndarray]
+) -> np.ndarray:
+    """What an expert loses more if only a set is known; unknown for experts of groups, and where a set is no part."""
+    harm = np.full(len(sets), UNKNOWN)
+    rows, boosting = family.grower.rows, family.grower.boosting
+    used = np.unique(option.score.pool.feature)
+    used = used[used >= 0]
+    if at is not None:
         return harm
-    X, y, weights = rows_at(rows.X, here), rows.y[here], rows.weights[here]
-    nothing = np.zeros(sources.columns.shape[1])
-
-    def risk(pool: Any, tree_weights: np.ndarray) -> float:
-        margins = score.intercept + pool.scores(X, tree_weights)
-        return float(np.average(boosting.loss.value_and_derivative(margins, y)[0], weights=weights))
-
-    full = risk(pool, score.weights)
-    for source in np.argsort(-asks, kind="stable")[:MOST_SOURCES]:
-        if asks[source]:
-            other, owner = without(pool, np.flatnonzero(sources.columns[source]), nothing)
-            harm[source] = max(0.0, risk(other, score.weights[owner]) - full)
+    parts = [np.intersect1d(used, columns) for columns in sets]
+    known = store.set_harm.setdefault(id(option.expert), {})
+    new = {part.tobytes(): part for part in parts if 0 < len(part) < len(used)}
+    new = {key: part for key, part in new.items() if key not in known}
+    lost = [np.setdiff1d(used, part) for part in new.values()]
+    known.update(zip(new, _harm_without(option.expert, rows, boosting, None, lost).tolist(), strict=True))
+    for number, part in enumerate(parts):
+        harm[number] = known.get(part.tobytes(), UNKNOWN)
     return harm
 
 
 def _for_outages(store: Fallbacks, family: Family, nodes: Nodes, own: list[_Option]) -> list[_Option]:
     """An expert without the source that hurts most, for each node whose expert is for all rows, the worst first."""
     rows, boosting, folds = family.grower.rows, family.grower.boosting, family.grower.folds
-    constant = boosting.loss.value_and_derivative(np.tile(boosting.constant, (len(rows), 1)), rows.y)[0]
+    constant = _losses_of_constant(family)
     wanted: dict[bytes, tuple[float, np.ndarray]] = {}
     worst = np.argsort([-option.harm.max(initial=0.0) for option in own], kind="stable")
     hurting: list[int] = []
@@ -230,9 +308,7 @@ def _for_outages(store: Fallbacks, family: Family, nodes: Nodes, own: list[_Opti
     found = []
     for key in wanted:
         expert, heard = store.grown[key]
-        assert expert.member is not None
-        losses = _losses(store, expert, rows, boosting, None, np.flatnonzero(heard))
-        found.append(_Option(expert.member, losses, _harm(store, expert, rows, boosting, None)))
+        found.append(_option(store, family, expert, expert.part(1), None, np.flatnonzero(heard)))
     return found
 
 
@@ -245,40 +321,67 @@ def _instead(store: Fallbacks, family: Family, source: int, option: _Option) -> 
         risk = family.grower.risk(np.tile(boosting.constant, (len(rows), 1)))
         orders = orders_of(boosting, rows, left, costs.prices == 0, risk) if len(left) else []
         store.orders[source] = [stage for order in orders[:1] for stage in order.stages if len(stage.columns)]
-    used = np.unique(option.score.pool.feature)
-    price = float(costs.bills(costs.items_of(used[used >= 0])[None, :])[0])
     stages = store.orders[source]
-    affordable = [stage for stage in stages if stage.price <= price]
+    affordable = [stage for stage in stages if stage.price <= option.price]
     if affordable:
         return affordable[-1].columns
     return stages[0].columns if stages else np.zeros(0, dtype=int)
 
 
-def _for_budgets(store: Fallbacks, family: Family, nodes: Nodes) -> list[_Option]:
-    """Experts of stages that are no nodes and cheaper than one, those first that more budgets gain most by."""
+def _for_budgets(
+    store: Fallbacks,
+    family: Family,
+    own: list[_Option],
+    sets: list[np.ndarray],
+    set_harm: np.ndarray,
+    room: float,
+) -> list[_Option]:
+    """Experts of stages that are no nodes and cheaper than one, as many as there is room for, by what they gain.
+
+    For a budget there is what nodes say, averaged over what it does not reach for.  An expert gains by being better,
+    for all budgets up to that of the next one.
+    """
+    rows, costs = family.grower.rows, family.grower.boosting.costs
+    ladder = [(0.0, _mean(_losses_of_constant(family), rows.weights))]
+    for option, harm in zip(own, set_harm, strict=True):
+        loss = _mean(option.losses, rows.weights)
+        used = np.unique(option.score.pool.feature)
+        ladder.append((option.price, loss))
+        ladder += [
+            (_price(costs, np.intersect1d(used, columns)), loss + more)
+            for columns, more in zip(sets, harm, strict=True)
+            if more >= 0
+        ]
+    most = max(option.price for option in own)
+    are_nodes = {id(option.expert) for option in own}
+    options = {
+        id(expert): _option(store, family, expert, expert.part(1))
+        for chain in family.grown.chains
+        for expert, price in zip(chain.experts, chain.prices, strict=True)
+        if id(expert) not in are_nodes and price <= most
+    }
+    taken: list[_Option] = []
+    while options:
+        gains = {}
+        for key, option in options.items():
+            loss = _mean(option.losses, rows.weights)
+            before = min(known for price, known in ladder if price <= option.price)
+            after = min((price for price, known in ladder if price > option.price and known <= loss), default=most)
+            wider = np.log((after + 1e-3 * most) / (option.price + 1e-3 * most))
+            gains[key] = (before - loss) * max(wider, 0.0) if option.size <= room else 0.0
+        best = max(gains, key=lambda key: gains[key])
+        if not gains[best] > 0:
+            break
+        option = options.pop(best)
+        taken.append(option)
+        room -= option.size
+        ladder.append((option.price, _mean(option.losses, rows.weights)))
+    return taken
+
+
+def _losses_of_constant(family: Family) -> np.ndarray:
     rows, boosting = family.grower.rows, family.grower.boosting
-    priced: dict[int, tuple[float, Expert]] = {}
-    for chain in family.grown.chains:
-        for expert, price in zip(chain.experts, chain.prices.tolist(), strict=True):
-            priced.setdefault(id(expert), (price, expert))
-    are_nodes = {id(expert) for expert in nodes.experts}
-    most = max((priced[node][0] for node in are_nodes if node in priced), default=np.inf)
-    least, ladder = np.inf, []
-    for price, expert in sorted(priced.values(), key=lambda each: each[0]):
-        loss = float(np.average(_losses(store, expert, rows, boosting, None), weights=rows.weights))
-        if price <= most and loss < least:  # better than all that is cheaper
-            ladder.append((price, expert, min(least, loss + 1.0) - loss))
-            least = loss
-    gains = []
-    for (price, expert, gain), after in zip(ladder, [*ladder[1:], None], strict=True):
-        wider = np.log((after[0] + 1e-9) / (price + 1e-9)) if after is not None else 0.0
-        if id(expert) not in are_nodes:
-            gains.append((gain * wider, expert))
-    found = []
-    for _, expert in sorted(gains, key=lambda each: -each[0]):
-        losses = _losses(store, expert, rows, boosting, None)
-        found.append(_Option(expert.member or expert.score, losses, _harm(store, expert, rows, boosting, None)))
-    return found
+    return boosting.loss.value_and_derivative(np.tile(boosting.constant, (len(rows), 1)), rows.y)[0]
 
 
 def _at_nodes(nodes: Nodes, options: list[_Option], weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -76,13 +76,17 @@ class _Rewriting:
             return [self._add(at, (-1, -1), factor * self._value[at])], 0.0
         if self._dead_split[at]:
             share = self._share[at]
-            left, constant = self._visit(self._left[at], factor * share)
-            right, other = self._visit(self._right[at], factor * (1.0 - share))
-            return left + right, constant + other
+            found: list[int] = []
+            constant = 0.0
+            for child, part in ((self._left[at], share), (self._right[at], 1.0 - share)):
+                if part > 0:  # where no training row went, nothing is known
+                    more, other = self._visit(child, factor * part)
+                    found, constant = found + more, constant + other
+            return found, constant
         sides = []
         for child in (self._left[at], self._right[at]):
-            found, constant = self._visit(child, factor)
-            sides.append([*found, self._leaf(constant)] if constant or not found else found)
+            beyond, left_over = self._visit(child, factor)
+            sides.append([*beyond, self._leaf(left_over)] if left_over or not beyond else beyond)
         n = max(map(len, sides))
         pairs = zip(*(side + [self._leaf(0.0) for _ in range(n - len(side))] for side in sides), strict=True)
         return [self._add(at, pair, 0.0) for pair in pairs], 0.0

@@ -2,7 +2,8 @@
 
 A model has experts: those of its nodes, and *fallbacks*, which no row comes to as long as all goes well.  What each of
 them loses on average is known from training, out of fold, for the rows that come to each node; and so is what it loses
-more when a source is down and its learners are averaged over both branches (`averaging`).  Whoever cannot go on asks
+more when a source is down, or when only some cheap columns are known, and its learners are averaged over both branches
+(`averaging`).  Whoever cannot go on asks
 `Estimates.best` for the expert with the least expected loss,
 
     losses[node, e] + sum of harm[e, s] over sources s that are gone + cost_weight * max(0, price(e) - planned)
@@ -35,6 +36,10 @@ class Estimates:
         What those rows lose where they stop.
     harm : ndarray of shape (n_experts, n_sources)
         What an expert loses more when a source is down.
+    sets : bool ndarray of shape (n_sets, n_features)
+        Columns that may be bought instead of all that an expert asks for.
+    set_harm : ndarray of shape (n_experts, n_sets)
+        What an expert loses more when nothing but a set is known and it is averaged over the rest, or `UNKNOWN`.
     source_names : list of str
     source_features : bool ndarray of shape (n_sources, n_features)
         The columns that come from a source.
@@ -45,6 +50,8 @@ class Estimates:
     losses: np.ndarray
     path_losses: np.ndarray
     harm: np.ndarray
+    sets: np.ndarray
+    set_harm: np.ndarray
     source_names: list[str]
     source_features: np.ndarray
     cost_weight: float
@@ -71,4 +78,6 @@ class Estimates:
         losses = np.array([self.expected(node, expert_features, gone) for node in range(n_nodes)])
         losses = np.where(np.isfinite(losses), losses, UNKNOWN)
         now = np.concatenate([node_experts, np.arange(n_nodes, self.losses.shape[1])])
-        return replace(self, losses=losses[:, now], harm=self.harm[now])
+        return replace(
+            self, losses=losses[:, now], harm=self.harm[now], sets=self.sets & ~gone, set_harm=self.set_harm[now]
+        )

@@ -127,9 +127,11 @@ _VERSIONS = {
             "fallback_places": ("<i8", 1),  # in (n_learners, n_fallbacks, n_outputs)
             "fallback_values": ("<f8", 1),
             "fallback_intercepts": ("<f8", 2),
-            "losses": ("<f8", 2),  # these four of the estimates, empty where there are none
+            "losses": ("<f8", 2),  # these six of the estimates, empty where there are none
             "path_losses": ("<f8", 1),
             "harm": ("<f8", 2),
+            "set_places": ("<i8", 1),  # in (n_sets, n_features)
+            "set_harm": ("<f8", 2),
             "source_places": ("<i8", 1),  # in (n_sources, n_features)
         },
     ),
@@ -283,7 +285,7 @@ def _model_of(version: _Version, members: dict[str, bytearray], max_bytes: int) 
         intercepts = arrays["fallback_intercepts"]
         sizes["fallbacks"] = len(intercepts)
         if document["estimates"] is not None:
-            sizes["sources"] = arrays["harm"].shape[1]
+            sizes["sources"], sizes["sets"] = arrays["harm"].shape[1], arrays["set_harm"].shape[1]
     check_memory(sizes, stored, max_bytes)
     if "fallbacks" in sizes:
         shape = (sizes["learners"], sizes["fallbacks"], n_outputs)
@@ -332,29 +334,36 @@ def _describe_estimates(estimates: Estimates | None) -> dict[str, Any] | None:
 
 def _arrays_of_estimates(estimates: Estimates | None) -> dict[str, np.ndarray]:
     if estimates is None:
-        nothing = np.zeros((0, 0))
-        return {"losses": nothing, "path_losses": nothing[0:0].ravel(), "harm": nothing, "source_places": np.zeros(0)}
-    found = {name: getattr(estimates, name) for name in ("losses", "path_losses", "harm")}
-    return found | {"source_places": _sparse(estimates.source_features)[0]}
+        flat, square = np.zeros(0), np.zeros((0, 0))
+        nothing = {"losses": square, "path_losses": flat, "harm": square, "set_harm": square}
+        return nothing | {"source_places": flat, "set_places": flat}
+    found = {name: getattr(estimates, name) for name in ("losses", "path_losses", "harm", "set_harm")}
+    places = {"source_places": estimates.source_features, "set_places": estimates.sets}
+    return found | {name: _sparse(array)[0] for name, array in places.items()}
 
 
 def _read_estimates(
     description: dict[str, Any] | None, arrays: Mapping[str, np.ndarray], n_features: int
 ) -> Estimates | None:
     if description is None:
-        for name in ("losses", "path_losses", "harm", "source_places"):
+        for name in ("losses", "path_losses", "harm", "set_harm", "source_places", "set_places"):
             if arrays[name].size:
                 fail(f"the array {name} holds something, and there are no estimates")
         return None
     _check_keys("estimates", description, {"sources": (list,), "cost_weight": (float,)})
-    places = arrays["source_places"]
-    shape = (arrays["harm"].shape[1], n_features)
+
+    def columns(name: str, n: int) -> np.ndarray:
+        places = arrays[f"{name}_places"]
+        return _dense(name, places, np.ones(len(places), dtype=bool), (n, n_features))
+
     return Estimates(
         losses=arrays["losses"],
         path_losses=arrays["path_losses"],
         harm=arrays["harm"],
+        sets=columns("set", arrays["set_harm"].shape[1]),
+        set_harm=arrays["set_harm"],
         source_names=description["sources"],
-        source_features=_dense("source", places, np.ones(len(places), dtype=bool), shape),
+        source_features=columns("source", arrays["harm"].shape[1]),
         cost_weight=description["cost_weight"],
     )
 

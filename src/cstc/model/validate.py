@@ -89,7 +89,7 @@ def check_memory(sizes: dict[str, int], stored: int, max_bytes: int) -> None:
     weights *= 2 if "fallbacks" in sizes else 1  # all experts side by side
     bills = (sizes["features"] + sizes["positions"]) * items
     paths = 8 * nodes * nodes
-    sources = sizes.get("sources", 0) * (sizes["features"] + 8 * experts)
+    sources = (sizes.get("sources", 0) + sizes.get("sets", 0)) * (sizes["features"] + 8 * experts)
     needed = stored + weights + bills + paths + sources
     if needed > max_bytes:
         counts = ", ".join(f"{count} {name}" for name, count in sizes.items())
@@ -335,9 +335,13 @@ def _check_fallbacks(model: FittedTree) -> None:
     _check_names("source names", estimates.source_names)
     n_sources = len(estimates.source_names)
     _check_array("losses", estimates.losses, "f", (n_nodes, n_experts))
-    known = (estimates.losses >= 0) | (estimates.losses == UNKNOWN)
-    if not known.all():
-        fail(f"losses holds {estimates.losses[~known][0]}; each must be 0 or more, or {UNKNOWN:g} where none is known")
+    _check_array("sets", estimates.sets, "b", (None, len(model.schema.feature_names)))
+    _check_array("set_harm", estimates.set_harm, "f", (n_experts, len(estimates.sets)))
+    for name in ("losses", "set_harm"):
+        found = getattr(estimates, name)
+        known = (found >= 0) | (found == UNKNOWN)
+        if not known.all():
+            fail(f"{name} holds {found[~known][0]}; each must be 0 or more, or {UNKNOWN:g} where none is known")
     _check_array("path_losses", estimates.path_losses, "f", (n_nodes,))
     _check_array("harm", estimates.harm, "f", (n_experts, n_sources))
     for name in ("path_losses", "harm"):
@@ -386,5 +390,6 @@ def _check_sums(model: FittedTree) -> None:
         known = model.estimates
         with np.errstate(over="ignore", invalid="ignore"):
             value = known.losses.max(initial=0.0) + known.harm.sum(axis=1).max(initial=0.0) + known.cost_weight * bill
+            value = value + known.set_harm.max(initial=0.0)
         if not value <= LARGEST_MARGIN:
             fail(f"losses, harm and the cost weight may exceed {LARGEST_MARGIN:g} together")

@@ -102,6 +102,7 @@ class CompiledTree:
         self.link = model.link
         self.classes: list | None = None if model.schema.classes is None else model.schema.classes.tolist()
         self.constant = [float(margin) for margin in model.constant]
+        self._options: dict[int, list[tuple[float, CompiledExpert, tuple[int, ...] | None]]] = {}
         self._prices_of: dict[int, float] = {0: 0.0}
         units, self._scale = model.costs.decimal or (None, 1.0)  # as in `ResolvedCosts.bill`, without arrays
         self._units: list[float] | None = None if units is None else units.tolist()
@@ -179,11 +180,32 @@ class CompiledTree:
         order = sorted((number for number, loss in enumerate(expected) if loss < math.inf), key=expected.__getitem__)
         return [self.experts[number] for number in order]
 
-    def shortfall(self, node: int, expert: int) -> float | None:
-        """What an expert is expected to lose more than rows of a node lose that go on as they should."""
-        if self._expected is None or self.model.estimates is None:
+    def options_at(self, node: int) -> list[tuple[float, CompiledExpert, tuple[int, ...] | None]]:
+        """What a row of a node may be answered with, what is expected to be lost least first.
+
+        The loss, an expert, and the features that it is to know if it is to be averaged over all others.
+        """
+        found = self._options.get(node)
+        if found is None:
+            estimates = self.model.estimates
+            losses = [] if self._expected is None else self._expected[node]
+            found = [(losses[expert.number], expert, None) for expert in self.experts_at(node)]
+            if estimates is not None:
+                for number, part in np.argwhere(estimates.set_harm >= 0).tolist():
+                    columns = np.flatnonzero(estimates.sets[part]).tolist()
+                    known = tuple(sorted(self.experts[number].features.intersection(columns)))
+                    if losses[number] < math.inf and known:
+                        loss = losses[number] + float(estimates.set_harm[number, part])
+                        found.append((loss, self.experts[number], known))
+            found.sort(key=lambda option: option[0])
+            self._options[node] = found
+        return found
+
+    def shortfall(self, node: int, loss: float) -> float | None:
+        """What a loss is more than what rows of a node lose that go on as they should."""
+        if self.model.estimates is None:
             return None
-        return max(0.0, self._expected[node][expert] - float(self.model.estimates.path_losses[node]))
+        return max(0.0, loss - float(self.model.estimates.path_losses[node]))
 
     def averaged(self, number: int, known: Mapping[int, float]) -> list[float]:
         """Margins of an expert, by number, averaged over what is not known (`model.averaging`)."""

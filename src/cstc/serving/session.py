@@ -86,11 +86,13 @@ class Session:
         "_known",
         "_leaving",
         "_level",
+        "_loss",
         "_margins",
         "_node",
         "_on_its_way",
         "_once",
         "_paid",
+        "_part",
         "_path",
         "_prefetch_node",
         "_reason",
@@ -132,6 +134,8 @@ class Session:
         self._gone: frozenset[int] = frozenset()  # features that are not to be had
         self._verdict: tuple[str, str] | None = None  # the status and the reason of an answer by other means
         self._expert: CompiledExpert | None = None  # by which a row is answered that could not go on
+        self._part: tuple[int, ...] | None = None  # what that one is to know, if it is averaged over all else
+        self._loss = 0.0  # what it is expected to lose
         self._budget = budget if budget is None else check_budget(budget)
         self._prefetch_node = prefetch == "node"
         self._paid = 0 if paid == () else compiled.items_named(paid)
@@ -506,6 +510,7 @@ class Session:
         before, self._events = self._events, []
         self._path, self._wanted, self._evaluated = [], (), 0
         self._expert = self._terminal = None
+        self._part = None
         self._start()
         n_same = 0
         for event in self._events:
@@ -551,15 +556,21 @@ class Session:
             self._spend_the_rest(self._over_budget(0))
 
     def _spend_the_rest(self, reason: str) -> None:
-        """The budget does not reach to go on: turn to the expert that loses least of those that it reaches for."""
+        """The budget does not reach to go on: turn to what loses least of all that it reaches for."""
         assert self._budget is not None
         self._evaluated = self._evaluated_so_far()
-        for expert in self._compiled.experts_at(self._node.number) if self._expert is None else ():
-            known = self._known
-            items = self._items_for(f for f in expert.step.features if f not in known)
-            if self._cost_with(items) + self._compiled.evaluation * expert.step.size <= self._budget:
+        known, evaluation = self._known, self._compiled.evaluation
+        for loss, expert, part in self._compiled.options_at(self._node.number) if self._expert is None else ():
+            features = tuple(f for f in (expert.step.features if part is None else part) if f not in known)
+            items = self._items_for(features)
+            if self._cost_with(items) + evaluation * expert.step.size <= self._budget:
                 self._expert, self._verdict, self._swift = expert, ("budget", reason), False
-                self._begin(expert.step, leaving=True)
+                self._loss, self._part = loss, part
+                if part is None:
+                    self._begin(expert.step, leaving=True)
+                else:
+                    self._evaluated += expert.step.size
+                    self._walk.begin(self._compiled.nothing)
                 self._advance()
                 return
         self._walk.begin(self._compiled.nothing)
@@ -628,6 +639,9 @@ class Session:
         if self._swift:
             self._advance_swiftly()
             return
+        if self._part is not None:
+            self._answer_in_part(self._part)
+            return
         while self._status is None:
             if self._node.depth > self._level:
                 return
@@ -638,6 +652,16 @@ class Session:
                 return
             if not features:
                 self._decide()
+
+    def _answer_in_part(self, part: tuple[int, ...]) -> None:
+        """Spend the rest of the budget; then the expert says what it can, averaged over what is not known."""
+        assert self._expert is not None
+        while self._status is None:
+            missing = tuple(f for f in part if f not in self._known)
+            if not missing:
+                self._arrive(self._compiled.averaged(self._expert.number, self._numbers()))
+            elif not self._prepare(missing):
+                return
 
     def _missing_on_branches(self) -> tuple[int, ...]:
         """Send the row through the learners of this step as far as it gets; the features that are missing."""
@@ -768,8 +792,14 @@ class Session:
             outage = f"{self._whole.describe(self._gone)} {'failed' if answer.status == 'failed' else 'unavailable'}"
             why = outage if why is None else f"{outage}, {why}"
         answer.basis = f"{len(seen)} of {len(planned | seen)} features: {why or answer.reason}"
-        whole = expert is not None and seen >= expert.features
-        answer.expected_loss = self._compiled.shortfall(here, expert.number) if whole and expert is not None else None
+        compiled = self._compiled
+        answer.expected_loss = None
+        if self._expert is not None and self._margins is not None:
+            answer.expected_loss = compiled.shortfall(here, self._loss)
+        elif expert is not None and seen >= expert.features:
+            losses = [loss for loss, each, part in compiled.options_at(here) if each is expert and part is None]
+            answer.expected_loss = compiled.shortfall(here, losses[0]) if losses else None
+
 
 
 def _pairs(what: str, values: Any) -> ItemsView[str, Any]:
