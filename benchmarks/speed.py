@@ -34,7 +34,7 @@ from sklearn.datasets import load_diabetes, make_classification
 from sklearn.metrics import log_loss, roc_auc_score
 
 import cstc
-from cstc import CSTCClassifier, CSTCRanker, CSTCRegressor, Frontier
+from cstc import CSTCClassifier, CSTCRanker, CSTCRegressor, Experts, Frontier
 from cstc.datasets import make_yahoo_like
 from cstc.model import FittedTree
 from cstc.serving import Extractor, OnDemandPredictor, extractor
@@ -43,6 +43,7 @@ N_COLUMNS = 20
 PRICES = np.round(np.geomspace(1, 50, N_COLUMNS), 2)
 PLAIN = {"max_depth": 4, "num_leaves": 16, "verbosity": -1, "num_threads": 2}
 SMALL = {"n_weak_learners": 200, "weak_learner_depth": 4, "random_state": 0, "costs": PRICES}
+SMALL |= {"method": Experts(fallbacks=False)}
 COST_WEIGHT = 1e-3
 
 

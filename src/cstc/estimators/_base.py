@@ -223,7 +223,10 @@ class CSTCBase(BaseEstimator):
 
     def _schema(self, rows: Rows) -> Schema:
         classes = getattr(self, "classes_", None)
-        return Schema(self._feature_names(), dict(self._categories), missing_columns(rows.X), classes, self._booleans)
+        # trees are averaged where a value is not to be had; a column that is used as it is needs something in its place
+        means = rows.X.mean(axis=0, dtype=float) if self.weak_learners == "identity" else None
+        names, may_miss = self._feature_names(), missing_columns(rows.X)
+        return Schema(names, dict(self._categories), may_miss, classes, self._booleans, means)
 
     def _look_back(self, model: FittedTree, rows: Rows) -> Training:
         """What training rows pay and where they end, by one walk over some of them.

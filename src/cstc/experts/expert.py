@@ -182,7 +182,8 @@ def _finish(binned: Binned, rows: Rows, parts: Sequence[np.ndarray], boosters: l
         margins[out] += pool.scores(cells_at(rows.X, out, columns), tree_weights)
         boosting.progress.did(HEARING * work_of(int((~out).sum()), len(columns), boosting.n_rounds))
     kept = members if len(rows) < MANY_ROWS else members[:1]  # those of many rows would take much memory
-    alone: dict[str, Any] = {"members": [_sum_of([each], np.ones(1), binned) for each in kept], "unseen": parts[: len(kept)]}
+    alone: dict[str, Any] = {"unseen": parts[: len(kept)]}
+    alone["members"] = [_sum_of([each], np.ones(1), binned) for each in kept]
     if len(rows) >= MANY_ROWS:
         members = [] if boosting.costs.evaluation or len(rows) >= VERY_MANY_ROWS else members
         rounds = rounds_on_all(rounds, len(parts))

@@ -35,7 +35,9 @@ from .purchases import Stage, orders_of
 
 __all__ = ["Fallbacks", "Sources", "fallbacks_for", "sources_of"]
 
-ROOM = 0.4  # of the room that the trees of the model take, so much for fallbacks at most
+ROOM = 0.45  # of the room that the trees of the model take, so much for fallbacks at most
+OUTAGES = 0.3  # and so much for those without a source
+LEAST_ROOM = 1000  # positions of trees, about 45 kB: small models have room for that
 MOST_SOURCES = 12  # of an expert that are looked at: those that it asks most often
 MOST_ROWS = 500  # on which a source's loss is measured
 MOST_HURTING = 3  # sources that experts are grown without
@@ -133,17 +135,17 @@ def fallbacks_for(
     n = rows.X.shape[1]
     store = family.measured.setdefault("fallbacks", Fallbacks(sources))
     own = [
-        _option(store, family, expert, score, at)
+        _option(store, family, expert, score, at, measure=grow)
         for expert, score, at in zip(nodes.experts, scores, nodes.rows, strict=True)
     ]
-    sets = _sets(family, max(option.price for option in own))
+    sets = _sets(family, max(option.price for option in own)) if grow else []
     pairs = zip(own, nodes.rows, strict=True)
     set_harm = np.array([_set_harm(store, family, option, at, sets) for option, at in pairs]).reshape(len(own), -1)
     taken: list[_Option] = []
     if grow:
-        room = ROOM * sum({id(option.score): option.size for option in own}.values())
+        room = max(LEAST_ROOM, ROOM * sum({id(option.score): option.size for option in own}.values()))
         for option in _for_outages(store, family, nodes, own):
-            if option.size + sum(each.size for each in taken) <= room / 2:
+            if option.size + sum(each.size for each in taken) <= OUTAGES / ROOM * room:
                 taken.append(option)
         taken += _for_budgets(store, family, own, sets, set_harm, room - sum(each.size for each in taken))
         taken = _with_more_members(taken, room)
@@ -163,12 +165,20 @@ def fallbacks_for(
 
 
 def _option(
-    store: Fallbacks, family: Family, expert: Expert, score: Score, at: np.ndarray | None = None, heard: Any = None
+    store: Fallbacks,
+    family: Family,
+    expert: Expert,
+    score: Score,
+    at: np.ndarray | None = None,
+    heard: Any = None,
+    *,
+    measure: bool = True,
 ) -> _Option:
     rows, boosting = family.grower.rows, family.grower.boosting
     losses = _losses(store, expert, rows, boosting, at, heard)
     price = _price(boosting.costs, np.unique(score.pool.feature))
-    return _Option(expert, score, losses, _harm(store, expert, rows, boosting, at), price)
+    harm = _harm(store, expert, rows, boosting, at) if measure else np.zeros(len(store.sources.names))
+    return _Option(expert, score, losses, harm, price)
 
 
 def _price(costs: ResolvedCosts, columns: np.ndarray) -> float:

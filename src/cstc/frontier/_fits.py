@@ -118,7 +118,12 @@ class Fits:
         return self.points[min(larger)].model._solution
 
     def _judge(self, model) -> Point:
-        margins, costs = model.model_.decision_and_cost(model._check_X(self.validation.X, reset=False))
+        X, fitted = model._check_X(self.validation.X, reset=False), model.model_
+        if self.points:  # what training did not see was said of the first model
+            walked = fitted.walk(X, items=True)
+            margins, costs = walked.margins, fitted.charge(walked)
+        else:
+            margins, costs = fitted.decision_and_cost(X)
         quality = self.quality(model, self.validation, margins)
         return judged_point(model, "cost_weight", float(model.cost_weight), costs, quality, self.validation)
 

@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from ..costs import ResolvedCosts, as_cost_model, counted, shorten, span
+from ..costs import ResolvedCosts, as_cost_model, counted, span
 from ..matrix import blocks, columns_at, dense, is_sparse
 from . import native
-from .averaging import without
 from .fallbacks import Estimates
 from .links import most_likely, probabilities
+from .outages import columns_named, model_without
 from .pool import TreePool, add_in_order, unpack_items
 from .schema import Schema
 from .shape import TreeShape
@@ -421,28 +421,7 @@ class FittedTree:
 
     def columns_named(self, unavailable: Any) -> np.ndarray:
         """The columns that are lost with some sources, items or features, each given by its name."""
-        if isinstance(unavailable, str):
-            raise ValueError(f"unavailable is the text {unavailable!r}; give a list of names: [{unavailable!r}]")
-        names, costs = self.schema.feature_names, self.costs
-        sources = [] if self.estimates is None else self.estimates.source_names
-        gone = np.zeros(len(names), dtype=bool)
-        for name in unavailable:
-            found = False
-            if self.estimates is not None and name in sources:
-                gone |= self.estimates.source_features[sources.index(name)]
-                found = True
-            if name in costs.item_names:
-                gone |= costs.feature_items[:, costs.item_names.index(name)]
-                found = True
-            if name in names:
-                gone[names.index(name)] = True
-                found = True
-            if not found:
-                known = dict.fromkeys([*sources, *costs.item_names, *names])
-                raise ValueError(
-                    f"unavailable names {name!r}, which is no source, item or feature of the model: {shorten(known)}"
-                )
-        return np.flatnonzero(gone)
+        return columns_named(self, unavailable)
 
     def without(self, columns: Any) -> FittedTree:
         """The model that answers when some columns (numbers) are not to be had; the same one whenever it is asked.
@@ -457,50 +436,12 @@ class FittedTree:
         if gone not in kept:
             if len(kept) >= MOST_KEPT:
                 kept.pop(next(iter(kept)))
-            kept[gone] = self._made_without(np.array(gone))
+            kept[gone] = model_without(self, np.array(gone))
         return kept[gone]
 
     @cached_property
     def _without(self) -> dict[tuple[int, ...], FittedTree]:
         return {}
-
-    def _made_without(self, columns: np.ndarray) -> FittedTree:
-        gone = np.zeros(len(self.schema.feature_names), dtype=bool)
-        gone[columns] = True
-        experts = self._experts_without(gone)
-        pool, owner = without(self.pool, columns, self.schema.means)
-        estimates = self.estimates
-        if estimates is not None:
-            estimates = estimates.without(experts, self.expert_features, gone)
-        return replace(
-            self,
-            pool=pool,
-            predict_weights=self.expert_weights[owner][:, experts],
-            predict_intercepts=self.expert_intercepts[experts],
-            route_weights=self.route_weights[owner],
-            fallback_weights=self.fallback_weights[owner],
-            estimates=estimates,
-        ).compressed()
-
-    def _experts_without(self, gone: np.ndarray) -> np.ndarray:
-        """The expert that each node answers with."""
-        experts = np.arange(self.shape.n_nodes)
-        if self.estimates is None:
-            return experts
-        needed = self.expert_features & ~gone
-        for node in np.flatnonzero(self.shape.is_predictive & (self.expert_features[experts] & gone).any(axis=1)):
-            paid = self.costs.items_of(np.flatnonzero(self.route_features[node] & ~gone))
-            prices = self.prices_for(needed, paid)
-            planned = float(self.prices_for(self.expert_features[[node]], paid)[0])
-            best = self.estimates.best(self.estimates.expected(int(node), self.expert_features, gone), prices, planned)
-            if best is not None:
-                experts[node] = best
-        return experts
-
-    def prices_for(self, features: np.ndarray, paid: np.ndarray) -> np.ndarray:
-        """What each row of a table of features, bool (n, n_features), still costs when some items are paid."""
-        items = (features.astype(int) @ self.costs.feature_items.astype(int)) > 0
-        return self.costs.bills(items & ~paid)
 
     def save(self, path: str | PathLike[str], *, trained: Any = None) -> None:
         """Write the model into one file; see `cstc.save`."""

@@ -1,0 +1,81 @@
+"""The model that answers when some columns are not to be had.
+
+None of its learners looks at them: gates and experts are averaged over both branches (`averaging`).  A node whose
+expert needs them answers with the expert that is expected to lose least (`fallbacks`), and may buy what that one needs.
+It is a fitted tree like any other, so whatever walks, counts or serves one does the same with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..costs import shorten
+from .averaging import without
+
+if TYPE_CHECKING:
+    from .fitted import FittedTree
+
+__all__ = ["columns_named", "experts_without", "model_without"]
+
+
+def columns_named(model: FittedTree, unavailable: Any) -> np.ndarray:
+    """The columns that are lost with some sources, items or features, each given by its name."""
+    if isinstance(unavailable, str):
+        raise ValueError(f"unavailable is the text {unavailable!r}; give a list of names: [{unavailable!r}]")
+    names, costs, estimates = model.schema.feature_names, model.costs, model.estimates
+    gone = np.zeros(len(names), dtype=bool)
+    for name in unavailable:
+        found = [np.array(names) == name]
+        found += [costs.feature_items[:, r] for r, item in enumerate(costs.item_names) if item == name]
+        if estimates is not None:
+            found += [estimates.source_features[s] for s, each in enumerate(estimates.source_names) if each == name]
+        lost = np.any(found, axis=0)
+        if not lost.any():
+            sources = [] if estimates is None else estimates.source_names
+            known = dict.fromkeys([*sources, *costs.item_names, *names])
+            raise ValueError(
+                f"unavailable names {name!r}, which is no source, item or feature of the model: {shorten(known)}"
+            )
+        gone |= lost
+    return np.flatnonzero(gone)
+
+
+def model_without(model: FittedTree, columns: np.ndarray) -> FittedTree:
+    """The model that does without some columns."""
+    gone = np.zeros(len(model.schema.feature_names), dtype=bool)
+    gone[columns] = True
+    experts = experts_without(model, gone)
+    pool, owner = without(model.pool, columns, model.schema.means)
+    estimates = model.estimates
+    return replace(
+        model,
+        pool=pool,
+        predict_weights=model.expert_weights[owner][:, experts],
+        predict_intercepts=model.expert_intercepts[experts],
+        route_weights=model.route_weights[owner],
+        fallback_weights=model.fallback_weights[owner],
+        estimates=None if estimates is None else estimates.without(experts, model.expert_features, gone),
+    ).compressed()
+
+
+def experts_without(model: FittedTree, gone: np.ndarray) -> np.ndarray:
+    """The expert that each node answers with, without the columns `gone` (bool)."""
+    experts, estimates = np.arange(model.shape.n_nodes), model.estimates
+    if estimates is None:
+        return experts
+    features = model.expert_features
+    for node in np.flatnonzero(model.shape.is_predictive & (features[experts] & gone).any(axis=1)).tolist():
+        paid = model.costs.items_of(np.flatnonzero(model.route_features[node] & ~gone))
+        planned = float(_prices(model, features[[node]], paid)[0])
+        best = estimates.best(estimates.expected(node, features, gone), _prices(model, features & ~gone, paid), planned)
+        experts[node] = node if best is None else best
+    return experts
+
+
+def _prices(model: FittedTree, features: np.ndarray, paid: np.ndarray) -> np.ndarray:
+    """What each row of a table of features, bool (n, n_features), still costs when some items are paid."""
+    items = (features.astype(int) @ model.costs.feature_items.astype(int)) > 0
+    return model.costs.bills(items & ~paid)
