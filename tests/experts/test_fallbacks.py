@@ -187,7 +187,7 @@ def test_the_best_expert_by_hand():
 
 def test_two_classes_at_any_budget():
     """More money, better answers; never more than there is."""
-    kind, X, y, _ = dear_for_some("classes", n=3000)
+    _, X, y, _ = dear_for_some("classes", n=3000)
     model = CSTCClassifier(costs=PRICES, cost_weight=0.002, **OPTIONS).fit(X[:2000], y[:2000])
     X, y = X[2000:], y[2000:]
     losses = []

@@ -36,7 +36,7 @@ from .purchases import Stage, orders_of
 __all__ = ["Fallbacks", "Sources", "fallbacks_for", "sources_of"]
 
 ROOM = 0.45  # of the room that the trees of the model take, so much for fallbacks at most
-OUTAGES = 0.3  # and so much for those without a source
+OUTAGES = 0.3  # and so much for those without a source, if there are several
 LEAST_ROOM = 1000  # positions of trees, about 45 kB: small models have room for that
 MOST_SOURCES = 12  # of an expert that are looked at: those that it asks most often
 MOST_ROWS = 500  # on which a source's loss is measured
@@ -145,7 +145,7 @@ def fallbacks_for(
     if grow:
         room = max(LEAST_ROOM, ROOM * sum({id(option.score): option.size for option in own}.values()))
         for option in _for_outages(store, family, nodes, own):
-            if option.size + sum(each.size for each in taken) <= OUTAGES / ROOM * room:
+            if option.size + sum(each.size for each in taken) <= (OUTAGES / ROOM * room if taken else room):
                 taken.append(option)
         taken += _for_budgets(store, family, own, sets, set_harm, room - sum(each.size for each in taken))
         taken = _with_more_members(taken, room)
