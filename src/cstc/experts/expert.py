@@ -186,7 +186,7 @@ def _finish(binned: Binned, rows: Rows, parts: Sequence[np.ndarray], boosters: l
     alone["members"] = [_sum_of([each], np.ones(1), binned) for each in kept]
     if len(rows) >= MANY_ROWS:
         members = [] if boosting.costs.evaluation or len(rows) >= VERY_MANY_ROWS else members
-        rounds = rounds_on_all(rounds, len(parts))
+        rounds = rounds_on_all(rounds, max(2, len(parts)))
         work = work_of(len(rows), len(columns), rounds)
         return Expert(partial(_with_all, binned, rounds, members), margins, work, **alone)
     if boosting.costs.evaluation:

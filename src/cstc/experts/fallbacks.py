@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..boosting import Boosting
+from ..capacity import MANY_ROWS
 from ..costs import ResolvedCosts
 from ..matrix import rows_at
 from ..model import TreePool
@@ -41,6 +42,8 @@ LEAST_ROOM = 1000  # positions of trees, about 45 kB: small models have room for
 MOST_SOURCES = 12  # of an expert that are looked at: those that it asks most often
 MOST_ROWS = 500  # on which a source's loss is measured
 MOST_HURTING = 3  # sources that experts are grown without
+MOST_OUTAGES = 2  # experts without a source, where rows are many
+MOST_TEACHERS = 5000  # rows that show what one would buy without a source
 HURTS = 0.02  # part of what the expert explains that is lost with a source, for an expert without it
 SHRINK = 20  # rows of the whole sample that the loss at a node is mixed with
 
@@ -148,7 +151,7 @@ def fallbacks_for(
             if option.size + sum(each.size for each in taken) <= (OUTAGES / ROOM * room if taken else room):
                 taken.append(option)
         taken += _for_budgets(store, family, own, sets, set_harm, room - sum(each.size for each in taken))
-        taken = _with_more_members(taken, room)
+        taken = [_measured(store, family, option) for option in _with_more_members(taken, room)]
     losses, path_losses = _at_nodes(nodes, [*own, *taken], rows.weights)
     unknown = np.full((len(taken), len(sets)), UNKNOWN)
     set_harm = np.concatenate([set_harm, unknown])
@@ -183,6 +186,11 @@ def _option(
 
 def _price(costs: ResolvedCosts, columns: np.ndarray) -> float:
     return float(costs.bills(costs.items_of(columns[columns >= 0])[None, :])[0])
+
+
+def _measured(store: Fallbacks, family: Family, option: _Option) -> _Option:
+    """An option with what each source means to it."""
+    return replace(option, harm=_harm(store, option.expert, family.grower.rows, family.grower.boosting, None))
 
 
 def _with_more_members(taken: list[_Option], room: float) -> list[_Option]:
@@ -310,15 +318,19 @@ def _for_outages(store: Fallbacks, family: Family, nodes: Nodes, own: list[_Opti
         columns = _instead(store, family, source, option)
         if len(columns):
             wanted.setdefault(columns.tobytes(), (float(harm[source]), columns))
+    if len(rows) >= MANY_ROWS:  # where each takes long, and as much room as a node
+        wanted = dict(list(wanted.items())[:MOST_OUTAGES])
     missing = [(columns, boosting) for key, (_, columns) in wanted.items() if key not in store.grown]
     if missing:
-        first = [folds == fold for fold in np.unique(folds)[:2]]  # two members are enough to know what they lose
-        for (columns, _), expert in zip(missing, grow_experts(missing, rows, parts=first), strict=True):
-            store.grown[columns.tobytes()] = expert, first[0] | first[1]
+        blocks = family.grown.chains[0].blocks
+        # of few rows two members, of many one is enough to know what it loses
+        first = [folds == fold for fold in np.unique(folds)[: 2 if len(rows) < MANY_ROWS else 1]]
+        for (columns, _), expert in zip(missing, grow_experts(missing, rows, blocks=blocks, parts=first), strict=True):
+            store.grown[columns.tobytes()] = expert, np.any(first, axis=0)
     found = []
     for key in wanted:
         expert, heard = store.grown[key]
-        found.append(_option(store, family, expert, expert.part(1), None, np.flatnonzero(heard)))
+        found.append(_option(store, family, expert, expert.part(1), None, np.flatnonzero(heard), measure=False))
     return found
 
 
@@ -329,7 +341,8 @@ def _instead(store: Fallbacks, family: Family, source: int, option: _Option) -> 
     if source not in store.orders:
         left = np.flatnonzero(~store.sources.columns[source])
         risk = family.grower.risk(np.tile(boosting.constant, (len(rows), 1)))
-        orders = orders_of(boosting, rows, left, costs.prices == 0, risk) if len(left) else []
+        some = rows.take(some_of(np.arange(len(rows)), MOST_TEACHERS))
+        orders = orders_of(boosting, some, left, costs.prices == 0, risk) if len(left) else []
         store.orders[source] = [stage for order in orders[:1] for stage in order.stages if len(stage.columns)]
     stages = store.orders[source]
     affordable = [stage for stage in stages if stage.price <= option.price]
@@ -365,7 +378,7 @@ def _for_budgets(
     most = max(option.price for option in own)
     are_nodes = {id(option.expert) for option in own}
     options = {
-        id(expert): _option(store, family, expert, expert.part(1))
+        id(expert): _option(store, family, expert, expert.part(1), measure=False)
         for chain in family.grown.chains
         for expert, price in zip(chain.experts, chain.prices, strict=True)
         if id(expert) not in are_nodes and price <= most
@@ -426,12 +439,14 @@ def _at_nodes(nodes: Nodes, options: list[_Option], weights: np.ndarray) -> tupl
 
 def _mean(values: np.ndarray, weights: np.ndarray, prior: float = np.nan, n_prior: int = 0) -> float:
     """Of what is known, mixed with so many rows of another mean; NaN if nothing is."""
-    known = ~np.isnan(values)
-    total = float(weights[known].sum())
-    mean = float(values[known] @ weights[known]) / total if total > 0 else np.nan
+    known = np.flatnonzero(values == values)
+    if len(known) < len(values):
+        values, weights = values[known], weights[known]
+    total = float(weights.sum())
+    mean = float(values @ weights) / total if total > 0 else np.nan
     if np.isnan(prior):
         return mean
     if np.isnan(mean):
         return prior
-    n = int(known.sum())
+    n = len(values)
     return (n * mean + n_prior * prior) / (n + n_prior)
