@@ -189,6 +189,70 @@ def averaged_learner(pool, learner, x, known, means):
     return visit(pool.roots[learner])
 
 
+def averaged_features(pool, learner, x, known):
+    """The known features that a weak learner looks at when it goes both ways where it knows nothing."""
+    found, waiting = set(), [pool.roots[learner]]
+    while waiting:
+        position = waiting.pop()
+        feature = pool.feature[position]
+        if feature < 0:
+            if pool.linear_feature[position] in known:
+                found.add(int(pool.linear_feature[position]))
+        elif feature in known:
+            found.add(int(feature))
+            waiting.append((pool.left if goes_left(pool, position, x) else pool.right)[position])
+        else:
+            waiting += [pool.left[position], pool.right[position]]
+    return found
+
+
+def averaged_margins(tree, x, known, expert):
+    """What an expert says of one row of which only the features in `known` are known; nodes first, then fallbacks."""
+    n_nodes, n_outputs = tree.predict_weights.shape[1:]
+    own = expert < n_nodes
+    weights = tree.predict_weights[:, expert] if own else tree.fallback_weights[:, expert - n_nodes]
+    margins = list(tree.predict_intercepts[expert] if own else tree.fallback_intercepts[expert - n_nodes])
+    for t in range(len(weights)):
+        if any(weights[t, q] != 0 for q in range(n_outputs)):
+            said = averaged_learner(tree.pool, t, x, known, tree.schema.means)
+            margins = [margins[q] + said * weights[t, q] for q in range(n_outputs)]
+    return margins
+
+
+def averaged_route(tree, x, known):
+    """Where a row goes when its gates are averaged: the terminal, the nodes, and the features that they look at."""
+    learners = range(tree.predict_weights.shape[0])
+    looked = set()
+
+    def is_above(node):
+        used = [t for t in learners if tree.route_weights[t, node] != 0]
+        said = [averaged_learner(tree.pool, t, x, known, tree.schema.means) for t in used]
+        for t in used:
+            looked.update(averaged_features(tree.pool, t, x, known))
+        return sum(a * tree.route_weights[t, node] for a, t in zip(said, used, strict=True)) > tree.thresholds[node]
+
+    terminal, path = hard_traversal(tree.shape, is_above)
+    return terminal, path, looked
+
+
+def experts_by_loss(tree, node, gone):
+    """The experts for the rows of a node, each with what it is expected to lose without some features, best first."""
+    estimates, found = tree.estimates, []
+    for e in range(estimates.losses.shape[1]):
+        if estimates.losses[node, e] < 0:
+            continue
+        weights = tree.predict_weights if e < tree.predict_weights.shape[1] else tree.fallback_weights
+        column = e if e < tree.predict_weights.shape[1] else e - tree.predict_weights.shape[1]
+        used = [t for t in range(len(weights)) if any(weights[t, column, q] != 0 for q in range(weights.shape[2]))]
+        features = {f for t in used for f in learner_features(tree.pool, t)}
+        loss = estimates.losses[node, e]
+        for s in range(len(estimates.source_names)):
+            if any(f in gone and estimates.source_features[s, f] for f in features):
+                loss += estimates.harm[e, s]
+        found.append((loss, e, features))
+    return sorted(found, key=lambda entry: entry[:2])
+
+
 def learner_features(pool, learner):
     """All features of a weak learner, whatever branch is taken."""
     features, waiting = set(), [pool.roots[learner]]
