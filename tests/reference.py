@@ -241,16 +241,132 @@ def experts_by_loss(tree, node, gone):
     for e in range(estimates.losses.shape[1]):
         if estimates.losses[node, e] < 0:
             continue
-        weights = tree.predict_weights if e < tree.predict_weights.shape[1] else tree.fallback_weights
-        column = e if e < tree.predict_weights.shape[1] else e - tree.predict_weights.shape[1]
-        used = [t for t in range(len(weights)) if any(weights[t, column, q] != 0 for q in range(weights.shape[2]))]
-        features = {f for t in used for f in learner_features(tree.pool, t)}
+        features = {f for t in expert_learners(tree, e) for f in learner_features(tree.pool, t)}
         loss = estimates.losses[node, e]
         for s in range(len(estimates.source_names)):
             if any(f in gone and estimates.source_features[s, f] for f in features):
                 loss += estimates.harm[e, s]
         found.append((loss, e, features))
     return sorted(found, key=lambda entry: entry[:2])
+
+
+def expert_learners(tree, expert):
+    """The weak learners of an expert: that of a node, or a fallback."""
+    n_learners, n_nodes, n_outputs = tree.predict_weights.shape
+    weights = tree.predict_weights[:, expert] if expert < n_nodes else tree.fallback_weights[:, expert - n_nodes]
+    return [t for t in range(n_learners) if any(weights[t, q] != 0 for q in range(n_outputs))]
+
+
+def expert_without(tree, node, gone):
+    """The expert that a node answers with when some features are gone."""
+    costs = tree.costs
+    own = {f for t in expert_learners(tree, node) for f in learner_features(tree.pool, t)}
+    if tree.estimates is None or not own & gone:
+        return node
+    above = [k for k in range(len(tree.shape.upper)) if tree.shape.node_paths[node, k]]
+    routing = [t for t in range(len(tree.route_weights)) if any(tree.route_weights[t, k] != 0 for k in above)]
+    routed = {f for t in routing for f in learner_features(tree.pool, t)}
+    paid = items_of(routed - gone, costs.feature_items)
+
+    def price(features):
+        return sum(costs.prices[r] for r in items_of(features, costs.feature_items) - paid)
+
+    found = [
+        (loss + tree.estimates.cost_weight * max(0.0, price(features - gone) - price(own)), expert)
+        for loss, expert, features in experts_by_loss(tree, node, gone)
+    ]
+    return min(found)[1] if found else node
+
+
+class BudgetedRow:
+    """One row that must not cost more than a budget, bought wave by wave: `margins` and `cost`."""
+
+    def __init__(self, tree, x, budget):
+        self.tree, self.x, self.budget = tree, x, budget
+        self.known, self.items, self.done = set(), set(), set()
+        self.is_early = False
+        node, path = 0, [0]
+        while True:
+            upper, lower = tree.shape.upper[node], tree.shape.lower[node]
+            if upper == lower:
+                break
+            gate = [t for t in range(len(tree.route_weights)) if tree.route_weights[t, node] != 0]
+            if not self.run(gate):
+                self.answer_early(path)
+                return
+            margin = sum(evaluate_learner(tree.pool, t, x)[0] * tree.route_weights[t, node] for t in gate)
+            child = upper if margin > tree.thresholds[node] else lower
+            if child < 0:
+                break
+            node = child
+            path.append(node)
+        if self.run(expert_learners(tree, node)):
+            self.answer_with(node)
+        else:
+            self.answer_early(path)
+
+    def price(self, items, n_evaluated):
+        costs = self.tree.costs
+        return sum(costs.prices[r] for r in items) + costs.evaluation * n_evaluated
+
+    def lacks(self, learner):
+        """The feature at which a learner stops; None if it comes to its end."""
+        pool, position = self.tree.pool, self.tree.pool.roots[learner]
+        while pool.feature[position] >= 0:
+            if pool.feature[position] not in self.known:
+                return int(pool.feature[position])
+            position = (pool.left if goes_left(pool, position, self.x) else pool.right)[position]
+        column = int(pool.linear_feature[position])
+        return None if column < 0 or column in self.known else column
+
+    def run(self, learners):
+        """Evaluate learners, buying what they ask for; whether the budget reached."""
+        waiting = [t for t in learners if t not in self.done]
+        if self.price(self.items, len(self.done) + len(waiting)) > self.budget:
+            return False
+        while True:
+            self.done |= {t for t in waiting if self.lacks(t) is None}
+            waiting = [t for t in waiting if t not in self.done]
+            if not waiting:
+                return True
+            wave = {self.lacks(t) for t in waiting}
+            items = self.items | items_of(wave, self.tree.costs.feature_items)
+            if self.price(items, len(self.done) + len(waiting)) > self.budget:
+                return False
+            self.known |= wave
+            self.items = items
+
+    def answer_with(self, expert):
+        """The margins of an expert, averaged over what is not known; its learners are paid."""
+        self.margins = averaged_margins(self.tree, self.x, self.known, expert)
+        self.done |= set(expert_learners(self.tree, expert))
+        self.cost = self.price(self.items, len(self.done))
+
+    def answer_early(self, path):
+        tree, self.is_early = self.tree, True
+        estimated = [] if tree.estimates is None else experts_by_loss(tree, path[-1], set())
+        for _, expert, features in estimated:
+            further = items_of(features - self.known, tree.costs.feature_items)
+            learners = expert_learners(tree, expert)
+            if self.price(self.items | further, len(self.done | set(learners))) <= self.budget:
+                assert self.run(learners)
+                self.answer_with(expert)
+                return
+        own = path[-1]
+        for expert in [entry[1] for entry in estimated] or reversed(path):
+            learners = expert_learners(tree, expert)
+            if all(self.lacks(t) is None for t in learners) and self.can_pay(learners):
+                self.answer_with(expert)
+                return
+        learners = expert_learners(tree, own)
+        features = {f for t in learners for f in learner_features(tree.pool, t)}
+        if features & self.known and self.can_pay(learners):
+            self.answer_with(own)
+        else:
+            self.margins, self.cost = list(tree.constant), self.price(self.items, len(self.done))
+
+    def can_pay(self, learners):
+        return self.price(self.items, len(self.done | set(learners))) <= self.budget
 
 
 def learner_features(pool, learner):

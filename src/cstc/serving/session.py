@@ -15,7 +15,7 @@ for it, nothing of it could complete the node.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, ItemsView, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, ItemsView, Iterable, Mapping, Sequence, Set
 from operator import add
 from typing import Any
 
@@ -263,11 +263,11 @@ class Session:
         if status is None:
             path, events = list(path), list(events)
             status, reason = "stopped", f"asked for an answer while {shorten(self.wanted())} was wanted"
-        rests_on = self._expert
+        rests_on, averaged = self._expert, False
         if self._margins is not None:
             node, margins, evaluated = self._node_of(rests_on), self._margins, self._evaluated
         else:
-            node, margins, evaluated, rests_on = self._fall_back()
+            node, margins, evaluated, rests_on, averaged = self._fall_back()
         compiled = self._compiled
         value, probabilities = compiled.answer(margins)
         complete = status == "complete"
@@ -289,7 +289,7 @@ class Session:
             events,
         )
         if not complete:
-            self._say_what_it_rests_on(answer, rests_on)
+            self._say_what_it_rests_on(answer, rests_on, averaged)
         if self._unseen is not None:
             answer.warnings = tuple(self._unseen)
         return answer
@@ -752,8 +752,8 @@ class Session:
 
     # -- early answers -----------------------------------------------------------------------------------------
 
-    def _fall_back(self) -> tuple[int, list[float], int, CompiledExpert | None]:
-        """An answer from what is bought: the node that it is of, its margins, the learners evaluated, and the expert.
+    def _fall_back(self) -> tuple[int, list[float], int, CompiledExpert | None, bool]:
+        """An answer from what is bought: its node, its margins, the learners evaluated, its expert, whether averaged.
 
         The best expert that needs nothing else; where nothing is known of experts, the last node on the path that needs
         nothing else; else that of the node, averaged over what is missing; else the constant.
@@ -773,12 +773,12 @@ class Session:
             new, sums = found
             if new and not self._can_evaluate(evaluated + new):
                 continue
-            return self._node_of(expert), list(map(add, sums, expert.intercepts)), evaluated + new, expert
+            return self._node_of(expert), list(map(add, sums, expert.intercepts)), evaluated + new, expert, False
         own = compiled.experts[here]
         total = evaluated + self._n_new(own)
         if not own.features.isdisjoint(self._known) and self._can_evaluate(total):
-            return here, compiled.averaged(here, self._numbers()), total, own
-        return -1, list(compiled.constant), evaluated, None
+            return here, compiled.averaged(here, self._numbers()), total, own, True
+        return -1, list(compiled.constant), evaluated, None, True
 
     def _node_of(self, expert: CompiledExpert | None) -> int:
         """The node whose prediction an answer is called: that of its expert, if the row came through it."""
@@ -787,12 +787,14 @@ class Session:
     def _can_evaluate(self, n_learners: int) -> bool:
         return self._budget is None or self._cost_with(0, n_learners) <= self._budget
 
-    def _say_what_it_rests_on(self, answer: Answer, expert: CompiledExpert | None) -> None:
-        """How much of what the path needs the answer has seen, and what the rest costs."""
+    def _say_what_it_rests_on(self, answer: Answer, expert: CompiledExpert | None, averaged: bool) -> None:
+        """On how many of the features that its node counts on the answer rests, and what is lost by that."""
         here = self._node.number
         if expert is None and self._margins is not None:
             expert = self._compiled.experts[here]
-        seen = set() if expert is None else expert.features & self._known.keys()
+        seen: Set[int] = frozenset() if expert is None else expert.features
+        if averaged:
+            seen = seen & self._known.keys()
         planned = self._whole.experts[here].features
         why = {"budget": "the budget is spent", "deadline": "the deadline came", "stopped": "it was stopped"}.get(
             answer.status
@@ -801,8 +803,7 @@ class Session:
             outage = f"{self._whole.describe(self._gone)} {'failed' if answer.status == 'failed' else 'unavailable'}"
             why = outage if why is None else f"{outage}, {why}"
         answer.basis = f"{len(seen)} of {len(planned | seen)} features: {why or answer.reason}"
-        whole = expert is not None and seen >= expert.features
-        answer.expected_loss = self._compiled.shortfall(here, expert.number) if whole and expert is not None else None
+        answer.expected_loss = None if averaged or expert is None else self._compiled.shortfall(here, expert.number)
 
 
 def _pairs(what: str, values: Any) -> ItemsView[str, Any]:
