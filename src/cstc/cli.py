@@ -275,9 +275,10 @@ def _tree(tree: FittedTree) -> list[str]:
 def _items(tree: FittedTree) -> list[str]:
     used = np.asarray(tree.terminal_items().any(axis=0))
     by_fallbacks = tree.costs.items_of(np.flatnonzero(tree.expert_features.any(axis=0)))
+    notes = np.where(used, "", np.where(by_fallbacks, "only by fallbacks", "never bought")).tolist()
     rows = [
-        [name, f"{tree.costs.prices[r]:g}", "" if used[r] else "only by fallbacks" if by_fallbacks[r] else "never bought"]
-        for r, name in enumerate(tree.costs.item_names)
+        [name, f"{price:g}", note]
+        for name, price, note in zip(tree.costs.item_names, tree.costs.prices, notes, strict=True)
     ]
     return ["", "items", *_table(["item", "price", ""], rows)]
 
@@ -286,7 +287,7 @@ def _features(tree: FittedTree) -> list[str]:
     everything = np.eye(len(tree.schema.feature_names), dtype=bool)
     needed = tree.terminal_learners.any(axis=0)
     used = np.asarray(tree.pool.learner_uses(everything)[needed].any(axis=0))
-    by_fallbacks = tree.expert_features.any(axis=0)
+    by_fallbacks = np.asarray(tree.expert_features.any(axis=0))
     rows = []
     for j, name in enumerate(tree.schema.feature_names):
         categories = tree.schema.categories.get(name)

@@ -1,11 +1,13 @@
 """Sources that fail while a row is served: it goes on without them, what was called is paid, and nothing twice."""
 
 import asyncio
+import threading
 
 import numpy as np
 import pytest
 
-from cstc.serving import Session
+from cstc.costs import CostModel
+from cstc.serving import OnDemandPredictor, Session, extractor
 from serving.outages import (
     Market,
     check_bill,
@@ -17,6 +19,7 @@ from serving.outages import (
     told_rows,
     trained_models,
 )
+from serving.worlds import chain_model
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +55,10 @@ def items_of(model, features):
 def test_a_failure_is_an_outage_and_the_price_of_the_calls(cases, prefetch):
     rng = np.random.default_rng(1)
     failed = same_path = 0
-    for model, X, rows in cases:
+    for model, _, rows in cases:
         for _ in range(3):
             down = down_at_random(rng, model)
-            for i, told in enumerate(rows[:8]):
+            for told in rows[:8]:
                 session = Session(model, prefetch=prefetch)
                 answer, asked = serve(session, told, down)
                 check_bill(model, answer)
@@ -95,7 +98,7 @@ def failed_only(model, answer, known):
 def test_whatever_fails_and_comes_late_no_budget_is_exceeded(cases, prefetch):
     rng = np.random.default_rng(2)
     late = failed = 0
-    for model, X, rows in cases:
+    for model, _, rows in cases:
         for told in rows:
             budget = random_budget(rng, model)
             names = model.schema.feature_names
@@ -116,7 +119,7 @@ def test_whatever_fails_and_comes_late_no_budget_is_exceeded(cases, prefetch):
 def test_a_predictor_pays_each_source_once_whatever_fails(cases):
     rng = np.random.default_rng(3)
     statuses = set()
-    for model, X, rows in cases:
+    for model, _, rows in cases:
         down = [name for name in model.schema.feature_names if rng.random() < 0.35]
         budget = random_budget(rng, model)
         for batch in (False, True):
@@ -174,7 +177,7 @@ def _asked(session, good, wanted):
 def test_an_outage_that_is_known_is_not_paid(cases):
     rng = np.random.default_rng(4)
     spared = 0
-    for model, X, rows in cases:
+    for model, _, rows in cases:
         down = down_at_random(rng, model)
         market = Market(model, rows, down)
         with market.predictor as predictor:
@@ -190,20 +193,51 @@ def test_an_outage_that_is_known_is_not_paid(cases):
     assert spared > 50
 
 
-def test_a_deadline_in_the_middle_of_an_outage(cases):
-    """The second source that a row without its first one asks never answers."""
-    model, X, rows = cases[0]
+@pytest.mark.parametrize("many", [False, True])
+def test_a_deadline_after_a_failure(many):
+    """a fails, the row goes on without it, b is there at once, and c does not come in time."""
+    never = threading.Event()
 
-    def row_of(predictor):
-        return next(i for i in range(len(rows)) if predictor.predict(i).status == "failed")
+    def source(name, fetch, **options):
+        return extractor(provides=[name], name=name, **options)(fetch)
 
-    first = Session(model).wanted()
-    home = next(g for g in Market(model, rows).groups if first[0] in g)
-    market = Market(model, rows, home)
-    with market.predictor as predictor:
-        i = row_of(predictor)
-        for deadline in (0.0, 10.0):
-            answer = predictor.predict(i, deadline=deadline)
-            check_bill(model, answer)
-            assert answer.status == ("deadline" if deadline == 0.0 else "failed")
-            assert np.isfinite(answer.margins).all()
+    def broken(row):
+        raise OSError("down")
+
+    sources = [
+        source("a", broken),
+        source("b", lambda row: 2.0),
+        source("c", lambda row: float(never.wait(5.0)), timeout=10.0),
+    ]
+    model = chain_model(CostModel({"a": 1.0, "b": 2.0, "c": 4.0}), ["a", "b", "c"], [["a"], ["b"], ["c"]])
+    with OnDemandPredictor(model, sources) as predictor:
+        answer = predictor.predict_many([0], deadline=0.1)[0] if many else predictor.predict(0, deadline=0.1)
+        never.set()
+    assert (answer.status, answer.cost, answer.value) == ("deadline", 7.0, 2.0)  # b, and the means of a and c
+    assert answer.basis == "1 of 3 features: a failed, the deadline came"
+    assert "a" in answer.items  # the call that failed is paid, and so is the one that was given up
+    outcomes = [entry["outcome"] for entry in answer.trail if entry["event"] == "bought"]
+    assert [outcome.split(":")[0] for outcome in outcomes] == ["failed", "ok", "failed"]
+
+
+def test_models_without_columns_are_made_once_and_not_kept_without_end():
+    rng = np.random.default_rng(5)
+    model = next(random_worlds(rng, 1)).model
+    made, wrong = {}, []
+
+    def ask(seed):
+        order = np.random.default_rng(seed).permutation(2**6 - 1) + 1
+        for mask in order.tolist():
+            gone = [j for j in range(6) if mask >> j & 1]
+            found = model.without(gone)
+            if found is not made.setdefault(mask, found):
+                wrong.append(mask)
+
+    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 63
+    assert not wrong
+    assert model.without([]) is model

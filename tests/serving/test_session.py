@@ -24,6 +24,7 @@ from serving.worlds import (
     TASKS,
     best_prediction,
     can_be_computed,
+    chain_model,
     check_answer,
     expected_items,
     items_of,
@@ -406,27 +407,8 @@ def test_the_budget_holds_when_a_source_fails():
         session.tell({"b": 1.0})
         answer = session.answer()
         assert (answer.status, answer.cost) == ("budget", 10.0)
-
-
-def chain_model(costs, names, steps):
-    """A chain of nodes that all rows go down; the gate of each passes on some columns, and the end sums up all."""
-    n, shape = len(names), TreeShape.chain(len(steps))
-    route = np.zeros((n, shape.n_nodes))
-    node = 0
-    for step in steps[:-1]:
-        route[[names.index(name) for name in step], node] = 1.0
-        node = max(shape.upper[node], shape.lower[node])
-    going_up = shape.upper > shape.lower
-    predict = np.ones((n, shape.n_nodes, 1))
-    return replace(
-        linear_model(costs, names),
-        shape=shape,
-        predict_weights=predict,
-        predict_intercepts=np.zeros((shape.n_nodes, 1)),
-        route_weights=route,
-        thresholds=np.where(going_up, -1e9, 1e9),
-        fallback_weights=None,
-    )
+        assert answer.reason.startswith("closed; with 'c' the cost would be 15, above the budget of 10")
+        assert answer.basis == "1 of 3 features: a failed, the budget is spent"
 
 
 def test_with_the_whole_node_fetched_a_row_goes_on_without_what_decides():

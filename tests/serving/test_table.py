@@ -5,9 +5,11 @@ import math
 import numpy as np
 import pytest
 
+import cstc.model.native as native
 import reference
 from cstc import load, save
 from cstc.serving import OnDemandPredictor, Session
+from cstc.serving.walk import bits
 from serving.outages import compare, random_budget, random_worlds, table_for, told_rows, trained_models
 from serving.worlds import random_world
 
@@ -33,6 +35,21 @@ def test_a_table_is_answered_as_its_rows_are_on_demand(trained):
         found = compare(rng, world.model, world.X, world.rows)
         n, n_bits = n + found[0], n_bits + found[1]
     assert n_bits > 0.99 * n
+
+
+@pytest.mark.parametrize("fewest", [1, 1000])
+def test_a_table_is_answered_in_the_same_way_without_compiled_code(fewest, monkeypatch):
+    monkeypatch.setattr(native, "_native", None)
+    monkeypatch.setattr(bits, "FEWEST_LEARNERS", fewest)  # by bits and by pointers
+    rng = np.random.default_rng(6)
+    for world in random_worlds(rng, 32):
+        compare(rng, world.model, world.X, world.rows)
+        everything = world.model.schema.feature_names
+        answer = Session(world.model, unavailable=everything).answer()  # no learner looks at anything
+        margins, cost = world.model.decision_and_cost(world.X[:1], unavailable=everything)
+        np.testing.assert_allclose(answer.margins, margins[0], rtol=1e-12, atol=1e-12)
+        assert answer.cost == pytest.approx(cost[0], rel=1e-12)
+        assert not answer.items
 
 
 def test_a_budget_in_plain_loops():

@@ -167,6 +167,27 @@ def linear_model(costs, names):
     )
 
 
+def chain_model(costs, names, steps):
+    """A chain of nodes that all rows go down; the gate of each passes on some columns, and the end sums up all."""
+    n, shape = len(names), TreeShape.chain(len(steps))
+    route = np.zeros((n, shape.n_nodes))
+    node = 0
+    for step in steps[:-1]:
+        route[[names.index(name) for name in step], node] = 1.0
+        node = max(shape.upper[node], shape.lower[node])
+    going_up = shape.upper > shape.lower
+    predict = np.ones((n, shape.n_nodes, 1))
+    return replace(
+        linear_model(costs, names),
+        shape=shape,
+        predict_weights=predict,
+        predict_intercepts=np.zeros((shape.n_nodes, 1)),
+        route_weights=route,
+        thresholds=np.where(going_up, -1e9, 1e9),
+        fallback_weights=None,
+    )
+
+
 class Sources:
     """Extractors over the rows of a world that count their calls."""
 

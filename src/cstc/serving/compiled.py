@@ -189,7 +189,7 @@ class CompiledTree:
 
     def n_new(self, step: Step, gates: Iterable[int], begun: Iterable[Step], known: Mapping[int, float]) -> int:
         """How many learners of a step no gate of some nodes has evaluated, nor a step that was begun."""
-        done = self.model.route_learners[list(gates)].any(axis=0)
+        done = np.asarray(self.model.route_learners[list(gates)].any(axis=0))
         row, is_known = self._row(known)
         pool = self.model.pool
         for other in begun:

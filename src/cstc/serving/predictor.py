@@ -31,8 +31,8 @@ class OnDemandPredictor:
     An answer always comes, and `Answer.status` says how.  When a source fails, the row goes on without it: splits on
     what is lost are averaged over both sides, and experts that need it give way to the one that is expected to lose
     least.  When the budget does not reach, that one is taken whose remaining features can still be paid; when the
-    deadline has come, the one that can be computed from what is there.  A prediction that is interrupted (cancelled, or by Ctrl+C) has no
-    answer, but is counted with the calls that it had begun, for these are paid.
+    deadline has come, the one that can be computed from what is there.  A prediction that is interrupted (cancelled, or
+    by Ctrl+C) has no answer, but is counted with the calls that it had begun, for these are paid.
 
     The predictor may be used from many threads and from coroutines at the same time.
 

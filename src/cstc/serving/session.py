@@ -87,6 +87,7 @@ class Session:
         "_known",
         "_leaving",
         "_level",
+        "_losses",
         "_margins",
         "_must_start",
         "_node",
@@ -133,6 +134,7 @@ class Session:
         self._whole = compiled  # the model without outages
         self._gone: frozenset[int] = frozenset()  # features that are not to be had
         self._verdict: tuple[str, str] | None = None  # the status and the reason of an answer by other means
+        self._losses: list[str] = []  # why they are not to be had, where that came as a surprise
         self._expert: CompiledExpert | None = None  # by which a row is answered that could not go on
         self._budget = budget if budget is None else check_budget(budget)
         self._prefetch_node = prefetch == "node"
@@ -494,9 +496,10 @@ class Session:
         if self._gone.issuperset(gone):
             self.stop(status, reason, self._error)
         else:
-            earlier = "" if self._verdict is None or self._verdict[1] == reason else f"{self._verdict[1]}; "
+            if reason not in self._losses:
+                self._losses.append(reason)
             self._take_out(gone)
-            self._verdict = status, earlier + reason
+            self._verdict = status, "; ".join(self._losses)
             self._must_start = True
             if not self._is_starting:  # else who is at it begins once more
                 self._start_again()
@@ -566,6 +569,7 @@ class Session:
     def _spend_the_rest(self, reason: str) -> None:
         """The budget does not reach to go on: turn to the expert that loses least of those that it reaches for."""
         assert self._budget is not None
+        reason = "; ".join([*self._losses, reason])
         evaluated, known = self._evaluated_so_far(), self._known
         for expert in self._compiled.experts_at(self._node.number) if self._expert is None else ():
             items = self._items_for(f for f in expert.step.features if f not in known)
@@ -759,9 +763,10 @@ class Session:
         nothing else; else that of the node, averaged over what is missing; else the constant.
         """
         compiled, here = self._compiled, self._node.number
-        free = tuple(f for f in self._held if not self._items_for((f,)))
-        if free:
-            self.accept_held(free)
+        if self._held and self._status != "budget":  # what a budget answers is the same whatever sources bring along
+            free = tuple(f for f in self._held if f not in self._gone and not self._items_for((f,)))
+            if free:
+                self.accept_held(free)
         evaluated = self._evaluated_so_far()
         experts = compiled.experts_at(here)
         if not experts:
@@ -800,7 +805,8 @@ class Session:
             answer.status
         )
         if self._gone:
-            outage = f"{self._whole.describe(self._gone)} {'failed' if answer.status == 'failed' else 'unavailable'}"
+            is_failure = not self._gone.isdisjoint(self._failed)
+            outage = f"{self._whole.describe(self._gone)} {'failed' if is_failure else 'unavailable'}"
             why = outage if why is None else f"{outage}, {why}"
         answer.basis = f"{len(seen)} of {len(planned | seen)} features: {why or answer.reason}"
         answer.expected_loss = None if averaged or expert is None else self._compiled.shortfall(here, expert.number)
