@@ -190,6 +190,201 @@ def averaged_learner(pool, learner, x, known, means):
     return visit(pool.roots[learner])
 
 
+def averaged_features(pool, learner, x, known):
+    """The known features that a weak learner looks at when it goes both ways where it knows nothing."""
+    found, waiting = set(), [pool.roots[learner]]
+    while waiting:
+        position = waiting.pop()
+        feature = pool.feature[position]
+        if feature < 0:
+            if pool.linear_feature[position] in known:
+                found.add(int(pool.linear_feature[position]))
+        elif feature in known:
+            found.add(int(feature))
+            waiting.append((pool.left if goes_left(pool, position, x) else pool.right)[position])
+        else:
+            waiting += [pool.left[position], pool.right[position]]
+    return found
+
+
+def averaged_margins(tree, x, known, expert):
+    """What an expert says of one row of which only the features in `known` are known; nodes first, then fallbacks."""
+    n_nodes, n_outputs = tree.predict_weights.shape[1:]
+    own = expert < n_nodes
+    weights = tree.predict_weights[:, expert] if own else tree.fallback_weights[:, expert - n_nodes]
+    margins = list(tree.predict_intercepts[expert] if own else tree.fallback_intercepts[expert - n_nodes])
+    for t in range(len(weights)):
+        if any(weights[t, q] != 0 for q in range(n_outputs)):
+            said = averaged_learner(tree.pool, t, x, known, tree.schema.means)
+            margins = [margins[q] + said * weights[t, q] for q in range(n_outputs)]
+    return margins
+
+
+def averaged_route(tree, x, known):
+    """Where a row goes when its gates are averaged: the terminal, the nodes, and the features that they look at."""
+    learners = range(tree.predict_weights.shape[0])
+    looked = set()
+
+    def is_above(node):
+        used = [t for t in learners if tree.route_weights[t, node] != 0]
+        said = [averaged_learner(tree.pool, t, x, known, tree.schema.means) for t in used]
+        for t in used:
+            looked.update(averaged_features(tree.pool, t, x, known))
+        return sum(a * tree.route_weights[t, node] for a, t in zip(said, used, strict=True)) > tree.thresholds[node]
+
+    terminal, path = hard_traversal(tree.shape, is_above)
+    return terminal, path, looked
+
+
+def experts_by_loss(tree, node, gone):
+    """The experts for the rows of a node, each with what it is expected to lose without some features, best first."""
+    estimates, found = tree.estimates, []
+    for e in range(estimates.losses.shape[1]):
+        if estimates.losses[node, e] < 0:
+            continue
+        features = {f for t in expert_learners(tree, e) for f in learner_features(tree.pool, t)}
+        loss = estimates.losses[node, e]
+        for s in range(len(estimates.source_names)):
+            if any(f in gone and estimates.source_features[s, f] for f in features):
+                loss += estimates.harm[e, s]
+        found.append((loss, e, features))
+    return sorted(found, key=lambda entry: entry[:2])
+
+
+def expert_learners(tree, expert):
+    """The weak learners of an expert: that of a node, or a fallback."""
+    n_learners, n_nodes, n_outputs = tree.predict_weights.shape
+    weights = tree.predict_weights[:, expert] if expert < n_nodes else tree.fallback_weights[:, expert - n_nodes]
+    return [t for t in range(n_learners) if any(weights[t, q] != 0 for q in range(n_outputs))]
+
+
+def expert_without(tree, node, gone):
+    """The expert that a node answers with when some features are gone."""
+    costs = tree.costs
+    own = {f for t in expert_learners(tree, node) for f in learner_features(tree.pool, t)}
+    if tree.estimates is None or not own & gone:
+        return node
+    above = [k for k in range(len(tree.shape.upper)) if tree.shape.node_paths[node, k]]
+    routing = [t for t in range(len(tree.route_weights)) if any(tree.route_weights[t, k] != 0 for k in above)]
+    routed = {f for t in routing for f in learner_features(tree.pool, t)}
+    paid = items_of(routed - gone, costs.feature_items)
+
+    def price(features):
+        return sum(costs.prices[r] for r in items_of(features, costs.feature_items) - paid)
+
+    found = [
+        (loss + tree.estimates.cost_weight * max(0.0, price(features - gone) - price(own)), expert)
+        for loss, expert, features in experts_by_loss(tree, node, gone)
+    ]
+    return min(found)[1] if found else node
+
+
+class BudgetedRow:
+    """One row that must not cost more than a budget, bought wave by wave: `margins` and `cost`."""
+
+    def __init__(self, tree, x, budget):
+        self.tree, self.x, self.budget = tree, x, budget
+        self.known, self.items, self.done = set(), set(), set()
+        self.is_early = False
+        node, path = 0, [0]
+        while True:
+            upper, lower = tree.shape.upper[node], tree.shape.lower[node]
+            if upper == lower:
+                break
+            gate = [t for t in range(len(tree.route_weights)) if tree.route_weights[t, node] != 0]
+            if not self.run(gate):
+                self.answer_early(path)
+                return
+            margin = sum(evaluate_learner(tree.pool, t, x)[0] * tree.route_weights[t, node] for t in gate)
+            child = upper if margin > tree.thresholds[node] else lower
+            if child < 0:
+                break
+            node = child
+            path.append(node)
+        if self.run(expert_learners(tree, node)):
+            self.answer_with(node)
+        else:
+            self.answer_early(path)
+
+    def price(self, items, n_evaluated):
+        costs = self.tree.costs
+        return sum(costs.prices[r] for r in items) + costs.evaluation * n_evaluated
+
+    def lacks(self, learner):
+        """The feature at which a learner stops; None if it comes to its end."""
+        pool, position = self.tree.pool, self.tree.pool.roots[learner]
+        while pool.feature[position] >= 0:
+            if pool.feature[position] not in self.known:
+                return int(pool.feature[position])
+            position = (pool.left if goes_left(pool, position, self.x) else pool.right)[position]
+        column = int(pool.linear_feature[position])
+        return None if column < 0 or column in self.known else column
+
+    def run(self, learners):
+        """Evaluate learners, buying what they ask for; whether the budget reached."""
+        waiting = [t for t in learners if t not in self.done]
+        if self.price(self.items, len(self.done) + len(waiting)) > self.budget:
+            return False
+        while True:
+            self.done |= {t for t in waiting if self.lacks(t) is None}
+            waiting = [t for t in waiting if t not in self.done]
+            if not waiting:
+                return True
+            wave = {self.lacks(t) for t in waiting}
+            items = self.items | items_of(wave, self.tree.costs.feature_items)
+            if self.price(items, len(self.done) + len(waiting)) > self.budget:
+                return False
+            self.known |= wave
+            self.items = items
+
+    def answer_with(self, expert):
+        """The margins of an expert, averaged over what is not known; its learners are paid."""
+        self.margins = averaged_margins(self.tree, self.x, self.known, expert)
+        self.done |= set(expert_learners(self.tree, expert))
+        self.cost = self.price(self.items, len(self.done))
+
+    def answer_early(self, path):
+        tree, self.is_early = self.tree, True
+        estimated = [] if tree.estimates is None else experts_by_loss(tree, path[-1], set())
+        for _, expert, features, is_part in self.options(estimated):
+            further = items_of(features - self.known, tree.costs.feature_items)
+            learners = expert_learners(tree, expert)
+            if self.price(self.items | further, len(self.done | set(learners))) <= self.budget:
+                if is_part:
+                    self.known |= features
+                    self.items |= further
+                else:
+                    assert self.run(learners)
+                self.answer_with(expert)
+                return
+        own = path[-1]
+        for expert in [entry[1] for entry in estimated] or reversed(path):
+            learners = expert_learners(tree, expert)
+            if all(self.lacks(t) is None for t in learners) and self.can_pay(learners):
+                self.answer_with(expert)
+                return
+        learners = expert_learners(tree, own)
+        features = {f for t in learners for f in learner_features(tree.pool, t)}
+        if features & self.known and self.can_pay(learners):
+            self.answer_with(own)
+        else:
+            self.margins, self.cost = list(tree.constant), self.price(self.items, len(self.done))
+
+    def options(self, estimated):
+        """Experts with all their features, and with those of a set, averaged over the others; the least loss first."""
+        estimates, found = self.tree.estimates, []
+        for loss, expert, features in estimated:
+            found.append((loss, expert, features, False))
+            for s in range(len(estimates.sets)):
+                part = {f for f in features if estimates.sets[s, f]}
+                if estimates.set_harm[expert, s] >= 0 and part:
+                    found.append((loss + estimates.set_harm[expert, s], expert, part, True))
+        return sorted(found, key=lambda entry: entry[0])
+
+    def can_pay(self, learners):
+        return self.price(self.items, len(self.done | set(learners))) <= self.budget
+
+
 def learner_features(pool, learner):
     """All features of a weak learner, whatever branch is taken."""
     features, waiting = set(), [pool.roots[learner]]

@@ -107,6 +107,20 @@ def test_inspect_every_kind_of_model(tmp_path):
         assert all(name in text for name in model.costs.item_names)
 
 
+def test_inspect_names_sources_and_fallbacks(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    method = cstc.Experts(folds=2, sources={"laboratory": [1, 2]})
+    model = cstc.CSTCRegressor(method=method, n_weak_learners=8, cost_weight=0.01, random_state=0, n_jobs=1)
+    model.fit(X, X[:, 0] + X[:, 1]).save(tmp_path / "model.cstc")
+    lines = run("inspect", tmp_path / "model.cstc").splitlines()
+    n_fallbacks = model.model_.fallback_weights.shape[1]
+    assert n_fallbacks
+    assert any(line.split()[:2] == ["fallbacks", str(n_fallbacks)] for line in lines)
+    assert "sources      laboratory, x0" in lines
+    assert not any(line.startswith(("fallbacks", "sources")) for line in run("inspect", GOLDEN).splitlines())
+
+
 def test_files_that_are_no_models(tmp_path):
     path = tmp_path / "model.cstc"
     path.write_bytes(b"nonsense")

@@ -236,6 +236,11 @@ def _summary(tree: FittedTree) -> list[str]:
         f"{_count(tree.pool.n_learners, 'weak learner')}",
         f"all features {full:g}",
     ]
+    n_fallbacks = tree.fallback_weights.shape[1]
+    if n_fallbacks:
+        lines.append(f"fallbacks    {_count(n_fallbacks, 'expert')} for when a source is down or the budget is spent")
+    if tree.estimates is not None:
+        lines.append(f"sources      {_few(tree.estimates.source_names) or 'none'}")
     if tree.costs.evaluation:
         lines.append(f"evaluation   {tree.costs.evaluation:g} for each weak learner")
     return lines
@@ -269,9 +274,11 @@ def _tree(tree: FittedTree) -> list[str]:
 
 def _items(tree: FittedTree) -> list[str]:
     used = np.asarray(tree.terminal_items().any(axis=0))
+    by_fallbacks = tree.costs.items_of(np.flatnonzero(tree.expert_features.any(axis=0)))
+    notes = np.where(used, "", np.where(by_fallbacks, "only by fallbacks", "never bought")).tolist()
     rows = [
-        [name, f"{price:g}", "" if is_used else "never bought"]
-        for name, price, is_used in zip(tree.costs.item_names, tree.costs.prices, used, strict=True)
+        [name, f"{price:g}", note]
+        for name, price, note in zip(tree.costs.item_names, tree.costs.prices, notes, strict=True)
     ]
     return ["", "items", *_table(["item", "price", ""], rows)]
 
@@ -280,12 +287,14 @@ def _features(tree: FittedTree) -> list[str]:
     everything = np.eye(len(tree.schema.feature_names), dtype=bool)
     needed = tree.terminal_learners.any(axis=0)
     used = np.asarray(tree.pool.learner_uses(everything)[needed].any(axis=0))
+    by_fallbacks = np.asarray(tree.expert_features.any(axis=0))
     rows = []
     for j, name in enumerate(tree.schema.feature_names):
         categories = tree.schema.categories.get(name)
         kind = "number" if categories is None else f"category: {_few(categories)}"
         needs = [tree.costs.item_names[r] for r in np.flatnonzero(tree.costs.feature_items[j])]
-        notes = ["may be missing"] * bool(tree.schema.may_miss[j]) + ["not used"] * (not used[j])
+        notes = ["may be missing"] * bool(tree.schema.may_miss[j])
+        notes += [] if used[j] else ["only by fallbacks" if by_fallbacks[j] else "not used"]
         rows.append([name, f"{tree.costs.feature_prices[j]:g}", _few(needs), kind, ", ".join(notes)])
     return ["", "features", *_table(["feature", "price", "items", "values", ""], rows)]
 

@@ -74,7 +74,8 @@ def araising(error, **options):
 def test_what_a_source_raises_is_its_own_failure(make, error, on_loop):
     for options in ({}, {"timeout": 5.0}):
         answer, predictor = serve(make(error, **options), on_loop=on_loop)
-        assert (answer.status, answer.cost, answer.value) == ("failed", 3.0, 0.0)
+        assert (answer.status, answer.cost, answer.value) == ("failed", 3.0, 2.0)  # b, and the mean of a, which is 0
+        assert answer.basis == "1 of 2 features: a failed"
         assert answer.reason.startswith(f"bad: {type(error).__name__}")
         assert answer.error is error
         kind = "cancelled" if isinstance(error, asyncio.CancelledError) else "error"
@@ -233,7 +234,7 @@ def test_late_results_do_no_harm():
 
     with OnDemandPredictor(linear_model(COSTS, ["a", "b"]), [early, late]) as predictor:
         for answer in (predictor.predict(0), asyncio.run(predictor.apredict(0))):
-            assert (answer.status, answer.cost, answer.value) == ("failed", 3.0, 0.0)
+            assert (answer.status, answer.cost, answer.value) == ("failed", 3.0, 2.0)  # nothing of a, which came late
             outcomes = [entry["outcome"] for entry in answer.trail]
             assert outcomes == ["failed: early: TimeoutError: no answer within 0.05 s", "ok"]
 

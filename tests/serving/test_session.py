@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import warnings
 from dataclasses import replace
 
@@ -11,12 +12,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cstc.model.native as native
+import reference
 from builders import N_FEATURES, PROPERTY
 from cstc import CSTCClassifier, CSTCRanker, CSTCRegressor, Paper
 from cstc.costs import CostModel
-from cstc.serving import Session
+from cstc.model import TreePool, TreeShape
+from cstc.serving import OnDemandPredictor, Session, extractor
 from cstc.serving.walk import bits
-from serving.worlds import NAMES, TASKS, best_prediction, check_answer, expected_items, random_world
+from serving.worlds import (
+    NAMES,
+    TASKS,
+    best_prediction,
+    can_be_computed,
+    chain_model,
+    check_answer,
+    expected_items,
+    items_of,
+    linear_model,
+    random_world,
+    with_shares,
+    without_features,
+)
 
 COUNTING = {"branch": "branch", "node": "learner"}
 
@@ -149,7 +165,7 @@ def test_the_budget_is_never_exceeded(seed, prefetch):
 
 
 @pytest.mark.parametrize("fewest", [0, 1, 1000])
-def test_an_early_answer_is_that_of_the_last_node_that_can_be_computed(fewest, monkeypatch):
+def test_an_early_answer_is_that_of_the_last_node_that_can_be_computed_or_averaged(fewest, monkeypatch):
     monkeypatch.setattr(bits, "FEWEST_LEARNERS", fewest)  # by compiled code, by bits and by pointers
     if fewest:
         monkeypatch.setattr(native, "_native", None)
@@ -157,7 +173,7 @@ def test_an_early_answer_is_that_of_the_last_node_that_can_be_computed(fewest, m
     seen = set()
     for _ in range(40):
         world = random_world(rng, rng.choice(list(TASKS)), 10, evaluation=0.0)
-        model = world.model
+        model = with_shares(rng, world.model)
         terminals = model.apply(world.X)
         for i, told in enumerate(world.rows):
             session = Session(model, budget=rng.uniform(0, model.costs.prices.sum()))
@@ -176,8 +192,10 @@ def test_an_early_answer_is_that_of_the_last_node_that_can_be_computed(fewest, m
             assert answer.terminal is None
             if not np.isnan(margins).any():
                 np.testing.assert_allclose(answer.margins, margins, rtol=1e-9, atol=1e-9)
-            seen.add(len(answer.path) - answer.path.index(node) if node >= 0 else 0)
-    assert {0, 1, 2} <= seen  # the constant, the node where it stopped, the node before
+            assert answer.basis.endswith("features: the budget is spent")
+            averaged = node >= 0 and not can_be_computed(model, world.X[i], node, known)
+            seen.add("averaged" if averaged else len(answer.path) - answer.path.index(node) if node >= 0 else 0)
+    assert {0, "averaged", 1, 2} <= seen  # the constant, the node where it stopped, the node before
 
 
 @pytest.mark.parametrize("prefetch", COUNTING)
@@ -253,20 +271,42 @@ def test_an_answer_before_the_end_says_stopped_and_the_session_goes_on(world):
     assert first.trail == []
 
 
-def test_a_failed_source_ends_the_session_and_is_charged(world):
+def check_without(world, answer, gone, paid_for, i=0):
+    """A row that went on without some features, held to plain loops; `paid_for` are features of calls that failed."""
+    path, margins, items = without_features(world.model, world.X[i], gone)
+    assert answer.path == path
+    assert answer.node == path[-1]
+    assert answer.terminal is None
+    np.testing.assert_allclose(answer.margins, margins, rtol=1e-9, atol=1e-9)
+    assert set(answer.items) == items | items_of(world.model, paid_for)
+    assert answer.cost == pytest.approx(
+        sum(answer.items.values()) + world.model.costs.evaluation * answer.n_evaluated, rel=1e-12
+    )
+
+
+def test_a_row_goes_on_without_a_failed_source_which_is_charged(world):
     session = Session(world.model)
     wanted, offer = session.wanted(), session.wanted_items()
     session.fail(wanted, "the laboratory is closed")
-    answer = session.answer()
-    assert (answer.status, answer.node, answer.reason) == ("failed", -1, "the laboratory is closed")
-    assert answer.items == offer
+    assert not set(session.wanted()) & set(wanted)
+    answer = ask_and_tell(session, world.rows[0])
+    assert (answer.status, answer.reason) == ("failed", "the laboratory is closed")
+    assert set(answer.items) >= set(offer)
+    check_without(world, answer, wanted, wanted)
     assert answer.trail[0]["outcome"] == "failed: the laboratory is closed"
+    assert answer.trail[0]["items"] == offer
+    assert answer.basis.endswith(f"features: {', '.join(wanted)} failed")
+    assert answer.expected_loss is None
 
 
 def test_a_call_that_was_never_made_is_not_charged(world):
     session = Session(world.model)
-    session.fail(session.wanted(), "no thread", charged=False)
-    assert (session.answer().status, session.answer().cost) == ("failed", 0.0)
+    wanted = session.wanted()
+    session.fail(wanted, "no thread", charged=False)
+    assert session.answer().items == {}
+    answer = ask_and_tell(session, world.rows[0])
+    assert answer.status == "failed"
+    check_without(world, answer, wanted, [])
 
 
 def test_only_wanted_features_can_fail(world):
@@ -276,46 +316,102 @@ def test_only_wanted_features_can_fail(world):
         session.fail([unwanted], "why not")
 
 
-def test_a_failure_that_decides_the_node_ends_the_session(world):
+def test_a_row_goes_on_as_soon_as_a_failure_decides_the_node(world):
     for act in (lambda s, name: s.fail([name], "closed"), lambda s, name: s.tell({name: [1, 2]})):
         session = Session(world.model)
         first, *others = session.wanted()
         assert others
         act(session, first)
-        assert session.finished
-        assert not session.wanted()
-        assert not session.wanted_items()
-        answer = session.answer()
+        assert first not in session.wanted()
+        assert set(session.answer().items) == items_of(world.model, [first])  # so far
+        answer = ask_and_tell(session, world.rows[0])
         assert answer.status == "failed"
-        alone = Session(world.model)._items_for((NAMES.index(first),))
-        assert answer.items == session._compiled.item_prices(alone)
+        check_without(world, answer, [first], [first])
 
 
 def test_what_was_fetched_in_the_same_wave_is_still_charged(world):
     session = Session(world.model)
-    offer, (first, second, *_) = session.wanted_items(), session.wanted()
+    first, second, *_ = wanted = session.wanted()
     session.fail([first], "closed")
     for _ in range(2):  # the second time it changes nothing
         session.tell({second: world.rows[0][second]})
-    both = Session(world.model)._items_for((NAMES.index(first), NAMES.index(second)))
-    assert session.answer().items == session._compiled.item_prices(both)
-    assert set(session.answer().items) <= set(offer)
-    assert session.answer().status == "failed"
-    session.tell(world.rows[0])  # the rest of the wave, and values that nobody asked for
-    assert session.answer().items == offer
+        assert set(session.answer().items) == items_of(world.model, [first, second])
+    session.tell({name: world.rows[0][name] for name in wanted if name != first})  # the rest of the wave
+    assert set(session.answer().items) == items_of(world.model, wanted)
+    ask_and_tell(session, world.rows[0])
+    before = session.answer()
+    assert before.status == "failed"
+    check_without(world, before, [first], wanted)
+    session.tell(world.rows[0])  # values that nobody asked for
+    assert session.answer().items == before.items
     with pytest.raises(ValueError, match=f"'{first}' is not wanted now; the session is finished"):
         session.fail([first], "again")
 
 
+def test_what_comes_after_the_end_is_charged_if_it_was_asked_for():
+    names = ["a", "b", "c"]
+    model = linear_model(CostModel({"a": 1.0, "b": 2.0, "c": 4.0}), names)
+    session = Session(model)
+    session.fail(["a"], "closed")
+    session.tell({"c": 3.0})
+    session.fail(["b"], "closed too")  # of the wave before, and wanted again
+    assert session.finished
+    assert session.answer().value == 3.0
+    session = Session(model, prefetch="node")
+    session.fail(["a"], "closed")
+    session.stop("stopped", "enough")
+    assert session.cost == 1.0
+    session.tell({"b": 1.0})
+    session.fail(["c"], "closed", charged=False)
+    assert session.cost == 3.0
+    assert session.answer().status == "stopped"
+
+
 def test_later_failures_of_the_same_wave_are_charged_too(world):
     session = Session(world.model)
-    offer, wanted = session.wanted_items(), session.wanted()
+    wanted = session.wanted()
     for name in wanted:
         session.fail([name], f"no {name}")
-    assert (session.answer().items, session.answer().reason) == (offer, f"no {wanted[0]}")
+    assert set(session.answer().items) == items_of(world.model, wanted)
+    answer = ask_and_tell(session, world.rows[0])
+    assert answer.reason.startswith(f"no {wanted[0]}")
+    check_without(world, answer, [name for name in wanted if f"no {name}" in answer.reason], wanted)
 
 
-def test_with_the_whole_node_fetched_a_failure_that_decides_ends_the_session():
+def test_a_row_may_lose_one_source_after_the_other():
+    """a fails, and b, asked for with it, is wanted still; c comes along unasked, and d fails further down."""
+    prices = {"a": 5.0, "b": 5.0, "c": 5.0, "d": 5.0}
+    tree = chain_model(CostModel(prices), ["a", "b", "c", "d"], [["a", "b"], ["c"], ["d"]])
+    session = Session(tree)
+    assert session.wanted() == ["a", "b"]
+    session.fail(["a"], "no a")
+    session.tell({"c": 1.0})
+    assert session.answer().items == {"a": 5.0}  # c was not asked for; it is put aside
+    assert session.wanted() == ["b"]
+    session.tell({"b": 1.0})
+    assert session.answer().items == {"a": 5.0, "b": 5.0, "c": 5.0}
+    session.fail(["d"], "no d")
+    assert session.finished
+    assert (session.cost, session.answer().reason) == (20.0, "no a; no d")
+
+
+def test_the_budget_holds_when_a_source_fails():
+    """The call for a is paid when it fails, and b was asked for with it: c cannot be had."""
+    tree = chain_model(CostModel({"a": 5.0, "b": 5.0, "c": 5.0}), ["a", "b", "c"], [["a", "b"], ["c"]])
+    for prefetch in COUNTING:
+        session = Session(tree, budget=10.0, prefetch=prefetch)
+        assert session.wanted() == ["a", "b"]
+        session.fail(["a"], "closed")
+        while wanted := session.wanted():
+            session.tell(dict.fromkeys(wanted, 1.0))
+        session.tell({"b": 1.0})
+        answer = session.answer()
+        assert (answer.status, answer.cost) == ("budget", 10.0)
+        assert answer.reason.startswith("closed; with 'c' the cost would be 15, above the budget of 10")
+        assert answer.basis == "1 of 3 features: a failed, the budget is spent"
+
+
+def test_with_the_whole_node_fetched_a_row_goes_on_without_what_decides():
     rng = np.random.default_rng(1)
     decided = 0
     for _ in range(100):
@@ -324,10 +420,77 @@ def test_with_the_whole_node_fetched_a_failure_that_decides_ends_the_session():
         certain = Session(world.model).wanted()  # what the first branches look at
         if len(session.wanted()) > 1:
             session.fail(certain[:1], "closed")
-            assert session.finished
-            assert session.answer().status == "failed"
+            assert certain[0] not in session.wanted()
+            answer = ask_and_tell(session, world.rows[0])
+            assert answer.status == "failed"
+            path, margins, items = without_features(world.model, world.X[0], certain[:1])
+            assert answer.path == path
+            np.testing.assert_allclose(answer.margins, margins, rtol=1e-9, atol=1e-9)
+            assert set(answer.items) >= items | items_of(world.model, certain[:1])
             decided += 1
     assert decided > 10
+
+
+def test_many_sources_that_fail_one_after_the_other():
+    """In turn, as calls do, and all at once, as values that came along and cannot be used."""
+    n = 300
+    names = [f"x{j}" for j in range(n)]
+    model = linear_model(CostModel(dict.fromkeys(names, 1.0)), names)
+    # one learner that looks at the next column only if the one before is positive
+    chain = np.arange(n)
+    pool = TreePool(
+        roots=np.array([0]),
+        feature=np.concatenate([chain, np.full(n + 1, -1)]),
+        threshold=np.zeros(2 * n + 1),
+        left=np.concatenate([n + chain, n + np.arange(n + 1)]),
+        right=np.concatenate([chain[1:], [2 * n], n + np.arange(n + 1)]),
+        missing_left=np.zeros(2 * n + 1, dtype=bool),
+        zero_is_missing=np.zeros(2 * n + 1, dtype=bool),
+        category_start=np.full(2 * n + 1, -1),
+        category_count=np.zeros(2 * n + 1, dtype=int),
+        category_left=np.zeros(0, dtype=bool),
+        value=np.concatenate([np.zeros(n), -np.ones(n), [1.0]]),
+        linear_feature=np.full(2 * n + 1, -1),
+        share_left=np.full(2 * n + 1, 0.5),
+    )
+    model = replace(
+        model,
+        pool=pool,
+        shape=TreeShape.full(1),
+        predict_weights=np.ones((1, 1, 1)),
+        route_weights=np.zeros((1, 1)),
+        fallback_weights=None,
+    )
+    few = 60
+    session = Session(model)
+    for k in range(few):
+        assert session.wanted() == [f"x{k}"]
+        session.fail([f"x{k}"], "down")
+    session.tell({f"x{few}": -1.0})
+    answer = session.answer()
+    assert (answer.status, answer.cost) == ("failed", few + 1.0)
+    expected = reference.averaged_learner(pool, 0, [0.0] * few + [-1.0], {few}, np.zeros(n))
+    assert answer.value == pytest.approx(expected)
+    with sources_down(model, names[:few]) as predictor:
+        served = [predictor.predict(0), *predictor.predict_many([0])]
+    assert [(each.status, each.cost, each.value) for each in served] == [("failed", few + 1.0, answer.value)] * 2
+    session = Session(model)
+    session.tell(dict.fromkeys(names, "down"))
+    answer = session.answer()
+    assert (answer.status, answer.cost) == ("failed", float(n))
+    assert answer.value == pytest.approx(-1.0, abs=1e-9)
+
+
+def sources_down(model, down):
+    def source(name):
+        def fetch(row):
+            if name in down:
+                raise OSError("down")
+            return -1.0
+
+        return extractor(provides=[name], name=name, instant=True)(fetch)
+
+    return OnDemandPredictor(model, [source(name) for name in model.schema.feature_names])
 
 
 def test_with_the_whole_node_fetched_a_fault_that_no_branch_needs_does_no_harm():
@@ -415,10 +578,15 @@ def test_nonsense_is_a_fault(world, raw, message):
         session.check({"x0": raw})
     with pytest.raises(ValueError, match=message):
         Session(world.model, known={"x0": raw})
-    wanted, offer = session.wanted(), session.wanted_items()
-    session.tell(dict.fromkeys(wanted, raw) | {"x0": raw})
-    assert session.answer().status == ("failed" if wanted != ["x5"] else "complete")
-    assert session.answer().items == offer
+    bad = [name for name in session.wanted() if name != "x5"]
+    assert bad
+    session.tell(dict.fromkeys(bad, raw))
+    assert not set(session.wanted()) & set(bad)
+    assert set(session.answer().items) == items_of(world.model, bad)
+    answer = ask_and_tell(session, world.rows[0])
+    assert answer.status == "failed"
+    assert re.search(message.replace("x0", bad[0]), answer.reason)
+    check_without(world, answer, bad, bad)
 
 
 @pytest.mark.parametrize("raw", [1, 1.0, True, np.float32(1), np.int64(1), np.array(1.0)])

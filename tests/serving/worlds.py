@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+import reference
 from builders import CATEGORICAL, N_CATEGORIES, N_FEATURES, random_model, random_shape, random_table
 from cstc.model import FittedTree, Schema, TreePool, TreeShape
 from cstc.serving import extractor
@@ -47,6 +48,31 @@ def random_world(rng, task, n=60, *, missing=True, evaluation=None, n_trees=8):
     constant = rng.normal(size=n_outputs)
     model = replace(model, costs=costs, link=link, schema=schema, constant=constant)
     return World(model, X, [as_told(rng, row) for row in X])
+
+
+def with_shares(rng, model):
+    """The same model, whose splits have parted the training rows in some way."""
+    return replace(model, pool=model.pool._replace(share_left=rng.integers(0, 255, model.pool.n_positions) / 254))
+
+
+def without_features(model, row, gone):
+    """One row of a model that nobody knows losses of, without some features (names), in plain loops.
+
+    The nodes that it passes, its margins, and the items that it needs.
+    """
+    known = {j for j in range(len(row)) if NAMES[j] not in gone}
+    _, path, looked = reference.averaged_route(model, row, known)
+    margins = reference.averaged_margins(model, row, known, path[-1])
+    for t in np.flatnonzero(model.predict_learners[path[-1]]):
+        looked |= reference.averaged_features(model.pool, t, row, known)
+    items = reference.items_of(looked, model.costs.feature_items)
+    return path, margins, {model.costs.item_names[r] for r in items}
+
+
+def items_of(model, names):
+    """The items that some features require."""
+    features = {NAMES.index(name) for name in names}
+    return {model.costs.item_names[r] for r in reference.items_of(features, model.costs.feature_items)}
 
 
 def as_told(rng, row):
@@ -99,16 +125,29 @@ def check_answer(model, answer, expected_margins, terminal, items):
     np.testing.assert_allclose(answer.cost, cost, rtol=1e-12)
 
 
-def best_prediction(model, row, path, known):
-    """Node and margins of the last node on a path whose prediction needs only `known` features; -1: the constant."""
+def can_be_computed(model, row, node, known):
+    """Whether the prediction of a node needs only `known` features (bool) of a row."""
     at_position = model.pool.position_uses(np.eye(len(row), dtype=bool))
+    leaves = model.pool.leaves(row[None, :], np.flatnonzero(model.predict_learners[node]))
+    return not (at_position[leaves[0]].any(axis=0) & ~known).any()
+
+
+def best_prediction(model, row, path, known):
+    """Node and margins of the last node on a path whose prediction needs only `known` features.
+
+    If there is none, the prediction of the last one is averaged over what is not known; if it knows nothing at all, -1
+    and the constant.
+    """
     for node in reversed(path):
-        learners = np.flatnonzero(model.predict_learners[node])
-        leaves = model.pool.leaves(row[None, :], learners)
-        if not (at_position[leaves[0]].any(axis=0) & ~known).any():
-            outputs = model.pool.outputs(row[None, :], leaves)
+        if can_be_computed(model, row, node, known):
+            learners = np.flatnonzero(model.predict_learners[node])
+            outputs = model.pool.outputs(row[None, :], model.pool.leaves(row[None, :], learners))
             return node, (outputs @ model.predict_weights[learners, node] + model.predict_intercepts[node])[0]
-    return -1, model.constant
+    at_hand = set(np.flatnonzero(known).tolist())
+    learners = np.flatnonzero(model.predict_learners[path[-1]])
+    if at_hand.isdisjoint(f for t in learners for f in reference.learner_features(model.pool, t)):
+        return -1, model.constant
+    return path[-1], np.array(reference.averaged_margins(model, row, at_hand, path[-1]))
 
 
 def linear_model(costs, names):
@@ -125,6 +164,27 @@ def linear_model(costs, names):
         costs=costs.resolve(names),
         link="identity",
         schema=Schema(list(names), {}, np.zeros(n, dtype=bool)),
+    )
+
+
+def chain_model(costs, names, steps):
+    """A chain of nodes that all rows go down; the gate of each passes on some columns, and the end sums up all."""
+    n, shape = len(names), TreeShape.chain(len(steps))
+    route = np.zeros((n, shape.n_nodes))
+    node = 0
+    for step in steps[:-1]:
+        route[[names.index(name) for name in step], node] = 1.0
+        node = max(shape.upper[node], shape.lower[node])
+    going_up = shape.upper > shape.lower
+    predict = np.ones((n, shape.n_nodes, 1))
+    return replace(
+        linear_model(costs, names),
+        shape=shape,
+        predict_weights=predict,
+        predict_intercepts=np.zeros((shape.n_nodes, 1)),
+        route_weights=route,
+        thresholds=np.where(going_up, -1e9, 1e9),
+        fallback_weights=None,
     )
 
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from os import PathLike
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -267,8 +268,8 @@ class FittedTree:
         plain[self.pool.linear_feature[self.pool.linear_feature >= 0]] = True
         return plain
 
-    def _matrix(self, X: Any) -> Any:
-        return self.schema.matrix(X, self.plain_features)
+    def _matrix(self, X: Any, ignored: np.ndarray | None = None) -> Any:
+        return self.schema.matrix(X, self.plain_features, ignored)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Margins of shape (n, n_outputs) at the terminal that each row reaches."""
@@ -305,7 +306,7 @@ class FittedTree:
         budget: float | None,
         unavailable: Iterable[str],
     ) -> Any:
-        if not return_cost and budget is None and unavailable == ():
+        if not return_cost and budget is None and _is_nothing(unavailable):
             return answers(self.decision_function(X))
         margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable)
         return (answers(margins), cost) if return_cost else answers(margins)
@@ -343,8 +344,9 @@ class FittedTree:
     ) -> tuple[np.ndarray, np.ndarray]:
         """`decision_function` and `predict_cost` in one walk; `budget` and `unavailable` as in `predict`."""
         check_counting(counting)
-        X = self._matrix(X)
-        model = self if unavailable == () else self.without(self.columns_named(unavailable))
+        gone = None if _is_nothing(unavailable) else self.columns_named(unavailable)
+        X = self._matrix(X, gone)
+        model = self if gone is None else self.without(gone)
         if budget is not None:
             from .. import _within_budget  # by the package's own door, as in `save`
 
@@ -432,16 +434,20 @@ class FittedTree:
         gone = tuple(sorted({int(column) for column in columns}))
         if not gone:
             return self
-        kept = self._without
-        if gone not in kept:
-            if len(kept) >= MOST_KEPT:
-                kept.pop(next(iter(kept)))
-            kept[gone] = model_without(self, np.array(gone))
-        return kept[gone]
+        kept, lock = self._without
+        with lock:
+            found = kept.get(gone)
+        if found is None:
+            made = model_without(self, np.array(gone))
+            with lock:
+                found = kept.setdefault(gone, made)
+                if len(kept) > MOST_KEPT:
+                    del kept[next(iter(kept))]
+        return found
 
     @cached_property
-    def _without(self) -> dict[tuple[int, ...], FittedTree]:
-        return {}
+    def _without(self) -> tuple[dict[tuple[int, ...], FittedTree], Lock]:
+        return {}, Lock()
 
     def save(self, path: str | PathLike[str], *, trained: Any = None) -> None:
         """Write the model into one file; see `cstc.save`."""
@@ -461,10 +467,15 @@ class FittedTree:
         )
 
 
+def _is_nothing(unavailable: Any) -> bool:
+    """Whether nothing is said to be down; arrays of names are compared with nothing."""
+    return isinstance(unavailable, tuple) and not unavailable
+
+
 def check_budget(budget: Any) -> float:
     try:
         value = float(budget)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"budget is {budget!r}; it must be a number, 0 or more, or None") from None
     if not value >= 0:
         raise ValueError(f"budget is {value}; it must be 0 or more, or None")

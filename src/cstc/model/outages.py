@@ -25,21 +25,22 @@ def columns_named(model: FittedTree, unavailable: Any) -> np.ndarray:
     """The columns that are lost with some sources, items or features, each given by its name."""
     if isinstance(unavailable, str):
         raise ValueError(f"unavailable is the text {unavailable!r}; give a list of names: [{unavailable!r}]")
+    if not hasattr(unavailable, "__iter__"):
+        raise ValueError(f"unavailable is {unavailable!r}; give a list of names of sources, items or features")
     names, costs, estimates = model.schema.feature_names, model.costs, model.estimates
     gone = np.zeros(len(names), dtype=bool)
     for name in unavailable:
-        found = [np.array(names) == name]
+        found = [np.arange(len(names)) == column for column, each in enumerate(names) if each == name]
         found += [costs.feature_items[:, r] for r, item in enumerate(costs.item_names) if item == name]
         if estimates is not None:
             found += [estimates.source_features[s] for s, each in enumerate(estimates.source_names) if each == name]
-        lost = np.any(found, axis=0)
-        if not lost.any():
+        if not found:
             sources = [] if estimates is None else estimates.source_names
             known = dict.fromkeys([*sources, *costs.item_names, *names])
             raise ValueError(
                 f"unavailable names {name!r}, which is no source, item or feature of the model: {shorten(known)}"
             )
-        gone |= lost
+        gone |= np.any(found, axis=0)
     return np.flatnonzero(gone)
 
 

@@ -62,11 +62,12 @@ class Schema:
         if self.means is None:
             object.__setattr__(self, "means", np.zeros(len(self.feature_names)))
 
-    def matrix(self, X: Any, plain: np.ndarray | None = None) -> Any:
+    def matrix(self, X: Any, plain: np.ndarray | None = None, ignored: np.ndarray | None = None) -> Any:
         """Rows as numbers, one column for each feature; of a table, the columns by name and categories by number.
 
         What is sparse stays sparse, and single precision stays single precision.  Values of a kind that training did
-        not see are missing, with one warning; in the columns of `plain` they are refused.
+        not see are missing, with one warning; in the columns of `plain` they are refused.  In columns of the numbers
+        `ignored` nothing is missed.
         """
         strange: set[str] = set()
         has_codes = X.__class__ is np.ndarray or not (X.__class__ is Encoded or is_table(X))
@@ -91,7 +92,7 @@ class Schema:
             raise ValueError("X holds an infinite value; values must be finite, or NaN where they are missing")
         if has_codes and self.categories:
             strange = {name for name in self.categories if self._has_unknown_code(name, found)}
-        self._look_for_unseen(found, strange, plain)
+        self._look_for_unseen(found, strange, plain, ignored)
         return found
 
     def _has_unknown_code(self, name: str, found: Any) -> bool:
@@ -105,10 +106,15 @@ class Schema:
         """Whether there is a column in which training saw no missing values."""
         return not self.may_miss.all()
 
-    def _look_for_unseen(self, found: Any, strange: set[str], plain: np.ndarray | None) -> None:
+    def _look_for_unseen(
+        self, found: Any, strange: set[str], plain: np.ndarray | None, ignored: np.ndarray | None
+    ) -> None:
         if not strange and not (self._may_surprise and any_missing(found)):
             return
         lost = missing_columns(found) & ~self.may_miss
+        if ignored is not None:
+            lost[ignored] = False
+            strange = strange - {self.feature_names[j] for j in ignored.tolist()}
         if plain is not None and (lost & plain).any():
             raise ValueError(plain_missing(self.feature_names[j] for j in np.flatnonzero(lost & plain)))
         if strange or lost.any():

@@ -30,11 +30,12 @@ class Fault(Exception):
 class Step:
     """The learners that a node needs for one purpose and that no node above it has evaluated."""
 
-    __slots__ = ("features", "first", "learners", "size")
+    __slots__ = ("features", "first", "learners", "numbers", "size")
 
-    def __init__(self, learners: Any, size: int, features: tuple[int, ...], first: tuple[int, ...]) -> None:
+    def __init__(self, learners: Any, numbers: np.ndarray, features: tuple[int, ...], first: tuple[int, ...]) -> None:
         self.learners = learners  # in the form of the plan
-        self.size = size
+        self.numbers = numbers
+        self.size = len(numbers)
         self.features = features  # all that these learners may look at, whatever branch is taken
         self.first = first  # those that they look at first; empty if one of them looks at none
 
@@ -123,7 +124,7 @@ class CompiledTree:
         roots = pool.roots[learners]
         first = np.unique(np.maximum(pool.feature[roots], pool.linear_feature[roots])).tolist()
         prepared = self.plan.step(learners.tolist())
-        return Step(prepared, len(learners), tuple(features), () if -1 in first else tuple(first))
+        return Step(prepared, learners, tuple(features), () if -1 in first else tuple(first))
 
     def _compile_nodes(self, model: FittedTree) -> None:
         shape, step = model.shape, self._step
@@ -201,18 +202,42 @@ class CompiledTree:
             self._options[node] = found
         return found
 
+    def loss_of(self, node: int, expert: int) -> float:
+        """What an expert is expected to lose at the rows of a node; infinite where that is not known."""
+        return math.inf if self._expected is None else self._expected[node][expert]
+
     def shortfall(self, node: int, loss: float) -> float | None:
         """What a loss is more than what rows of a node lose that go on as they should."""
         if self.model.estimates is None:
             return None
-        return max(0.0, loss - float(self.model.estimates.path_losses[node]))
+        shortfall = loss - float(self.model.estimates.path_losses[node])
+        return max(0.0, shortfall) if shortfall < math.inf else None
+
+    def n_new(self, step: Step, gates: Iterable[int], begun: Iterable[Step], known: Mapping[int, float]) -> int:
+        """How many learners of a step no gate of some nodes has evaluated, nor a step that was begun."""
+        done = np.asarray(self.model.route_learners[list(gates)].any(axis=0))
+        row, is_known = self._row(known)
+        pool = self.model.pool
+        for other in begun:
+            at = pool.roots[other.numbers]
+            while (going := (pool.feature[at] >= 0) & is_known[pool.feature[at]]).any():
+                left = pool.goes_left(at[going], row[pool.feature[at[going]]])
+                at[going] = np.where(left, pool.left[at[going]], pool.right[at[going]])
+            column = pool.linear_feature[at]
+            done[other.numbers[(pool.feature[at] < 0) & ((column < 0) | is_known[column])]] = True
+        return int(np.count_nonzero(~done[step.numbers]))
+
+    def _row(self, known: Mapping[int, float]) -> tuple[np.ndarray, np.ndarray]:
+        """The values that are known as an array, and which they are."""
+        row, is_known = np.zeros(len(self.feature_names)), np.zeros(len(self.feature_names), dtype=bool)
+        for feature, value in known.items():
+            row[feature], is_known[feature] = value, True
+        return row, is_known
 
     def averaged(self, number: int, known: Mapping[int, float]) -> list[float]:
         """Margins of an expert, by number, averaged over what is not known (`model.averaging`)."""
         model = self.model
-        row, is_known = np.zeros(len(self.feature_names)), np.zeros(len(self.feature_names), dtype=bool)
-        for feature, value in known.items():
-            row[feature], is_known[feature] = value, True
+        row, is_known = self._row(known)
         weights = model.expert_weights[:, number]
         learners = np.flatnonzero(weights.any(axis=1))
         sums = averaged_sums(model.pool, row, is_known, learners, weights[learners], model.schema.means)
@@ -242,6 +267,13 @@ class CompiledTree:
                     names.append(name)
                     left.difference_update(whole)
         return shorten_plain([*names, *(self.feature_names[f] for f in sorted(left))])
+
+    @property
+    def names_of_outages(self) -> list[str]:
+        """What may be said to be down: sources, items and features."""
+        estimates = self.model.estimates
+        sources = [] if estimates is None else estimates.source_names
+        return list(dict.fromkeys([*sources, *self.item_names, *self.feature_names]))
 
     @cached_property
     def nothing(self) -> Any:

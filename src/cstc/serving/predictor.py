@@ -28,10 +28,11 @@ FEW_ROWS = 16  # so many are computed on the event loop itself: they take no lon
 class OnDemandPredictor:
     """Predict with features that are fetched, and paid for, only when the path of a row needs them.
 
-    An answer always comes: if the budget would be exceeded, the deadline has come or a source fails, it is the
-    prediction of the last node that can be computed from what is already there (before the root, the constant
-    prediction), and `Answer.status` says so.  A prediction that is interrupted (cancelled, or by Ctrl+C) has no
-    answer, but is counted with the calls that it had begun, for these are paid.
+    An answer always comes, and `Answer.status` says how.  When a source fails, the row goes on without it: splits on
+    what is lost are averaged over both sides, and experts that need it give way to the one that is expected to lose
+    least.  When the budget does not reach, that one is taken whose remaining features can still be paid; when the
+    deadline has come, the one that can be computed from what is there.  A prediction that is interrupted (cancelled, or
+    by Ctrl+C) has no answer, but is counted with the calls that it had begun, for these are paid.
 
     The predictor may be used from many threads and from coroutines at the same time.
 
@@ -344,6 +345,8 @@ class OnDemandPredictor:
 
     def _sessions(self, rows, known, paid, budget, prefetch, strict, unavailable) -> list[Session]:
         paid = list(paid) if not isinstance(paid, str) else paid
+        if hasattr(unavailable, "__iter__") and not isinstance(unavailable, str):
+            unavailable = tuple(unavailable)
         known = [None] * len(rows) if known is None else _one_each("known", known, len(rows))
         budgets = [budget] * len(rows) if _is_one(budget) else _one_each("budget", budget, len(rows))
         sessions = [
@@ -443,6 +446,11 @@ class OnDemandPredictor:
                 return []
             if source.needs:
                 computed = True
+                down = [other for other in source.needs if session.is_gone(other)]
+                if down and session.failure_of(down[0]) is None:
+                    name, lacks = self._compiled.feature_names[f], self._compiled.describe(down)
+                    session.lose((f,), "unavailable", f"{name} is computed from {lacks}, unavailable")
+                    return []
                 lacking = self._lacking(session, f, source)
                 if lacking is None:
                     lost = True

@@ -15,7 +15,7 @@ for it, nothing of it could complete the node.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, ItemsView, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, ItemsView, Iterable, Mapping, Sequence, Set
 from operator import add
 from typing import Any
 
@@ -83,11 +83,14 @@ class Session:
         "_failed",
         "_gone",
         "_held",
+        "_is_starting",
         "_known",
         "_leaving",
         "_level",
         "_loss",
+        "_losses",
         "_margins",
+        "_must_start",
         "_node",
         "_on_its_way",
         "_once",
@@ -133,6 +136,7 @@ class Session:
         self._whole = compiled  # the model without outages
         self._gone: frozenset[int] = frozenset()  # features that are not to be had
         self._verdict: tuple[str, str] | None = None  # the status and the reason of an answer by other means
+        self._losses: list[str] = []  # why they are not to be had, where that came as a surprise
         self._expert: CompiledExpert | None = None  # by which a row is answered that could not go on
         self._part: tuple[int, ...] | None = None  # what that one is to know, if it is averaged over all else
         self._loss = 0.0  # what it is expected to lose
@@ -147,7 +151,9 @@ class Session:
         self._held: dict[int, Any] = {}
         self._failed: dict[int, str] = {}
         self._wanted: tuple[int, ...] = ()
-        self._on_its_way: tuple[int, ...] = ()  # wanted when the session failed, and perhaps fetched all the same
+        self._on_its_way: tuple[int, ...] = ()  # of a wave in which something failed, and perhaps fetched all the same
+        self._must_start = False  # from the root once more
+        self._is_starting = False
         self._wave = 0
         self._path: list[int] = []
         self._events: list[Event] = []
@@ -164,7 +170,7 @@ class Session:
         if known is not None:
             self._know(known)
         self._charges = compiled.feature_items if _charges is None else _charges(self._known)
-        if unavailable != ():
+        if unavailable.__class__ is not tuple or unavailable:
             gone = compiled.model.columns_named(unavailable).tolist()
             self._take_out([f for f in gone if f not in self._known])
         self._start()
@@ -222,15 +228,13 @@ class Session:
         finished.
         """
         got = {self._compiled.feature(name): raw for name, raw in _pairs("values", values)}
-        late = self._status is not None
         asked = tuple(f for f in dict.fromkeys((*self._wanted, *self._on_its_way)) if f in got)
-        if late and not asked:
+        if self._status is not None and not asked:
             return
         bad = self.receive(asked, got, source, seconds)
         if bad:
             self.receive_bad(asked, got, bad, source, seconds)
-        self._on_its_way = tuple(f for f in self._on_its_way if f not in asked)
-        self.resume()
+        self._go_on()
         if self._unseen is not None:
             self.warn_of_unseen()
 
@@ -248,7 +252,14 @@ class Session:
             now = f"wanted: {shorten(self.wanted())}" if self._wanted else "the session is finished"
             raise ValueError(f"{shorten(stray)} is not wanted now; {now}")
         self.receive_failure(asked, reason, source, None, charged=charged)
-        self._on_its_way = tuple(f for f in self._on_its_way if f not in asked)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Walk on; what the caller was asked for and has not told may still come, and is paid then."""
+        if self._failed:
+            known, failed = self._known, self._failed
+            asked = dict.fromkeys((*self._wanted, *self._on_its_way))
+            self._on_its_way = tuple(f for f in asked if f not in known and f not in failed)
         self.resume()
 
     def answer(self) -> Answer:
@@ -258,11 +269,11 @@ class Session:
         if status is None:
             path, events = list(path), list(events)
             status, reason = "stopped", f"asked for an answer while {shorten(self.wanted())} was wanted"
-        rests_on = self._expert
+        rests_on, averaged = self._expert, False
         if self._margins is not None:
-            node, margins, evaluated = self._node.number, self._margins, self._evaluated
+            node, margins, evaluated = self._node_of(rests_on), self._margins, self._evaluated
         else:
-            node, margins, evaluated, rests_on = self._fall_back()
+            node, margins, evaluated, rests_on, averaged = self._fall_back()
         compiled = self._compiled
         value, probabilities = compiled.answer(margins)
         complete = status == "complete"
@@ -284,7 +295,7 @@ class Session:
             events,
         )
         if not complete:
-            self._say_what_it_rests_on(answer, rests_on)
+            self._say_what_it_rests_on(answer, rests_on, averaged or self._part is not None)
         if self._unseen is not None:
             answer.warnings = tuple(self._unseen)
         return answer
@@ -322,6 +333,10 @@ class Session:
     def holds(self, feature: int) -> bool:
         """Whether a value came along that is not bought yet."""
         return feature in self._held
+
+    def is_gone(self, feature: int) -> bool:
+        """Whether the row goes on without a feature."""
+        return feature in self._gone
 
     def value_of(self, feature: int) -> Any:
         """The value of a known feature, as it was told."""
@@ -480,17 +495,18 @@ class Session:
 
     def lose(self, features: Iterable[int], status: str, reason: str) -> None:
         """Some features, and what else comes from their source, are not to be had: go on without them."""
-        on_its_way = tuple(f for f in self._wanted if f not in self._failed and f not in self._known)
         down = {other for f in features for other in self._whole.source_of(f)} | self._failed.keys()
         gone = [f for f in down if f not in self._known]
         if self._gone.issuperset(gone):
             self.stop(status, reason, self._error)
         else:
-            earlier = "" if self._verdict is None or self._verdict[1] == reason else f"{self._verdict[1]}; "
+            if reason not in self._losses:
+                self._losses.append(reason)
             self._take_out(gone)
-            self._verdict = status, earlier + reason
-            self._start_again()
-        self._on_its_way = on_its_way
+            self._verdict = status, "; ".join(self._losses)
+            self._must_start = True
+            if not self._is_starting:  # else who is at it begins once more
+                self._start_again()
 
     def _take_out(self, features: Iterable[int]) -> None:
         """From now on the model is the one that does without some features."""
@@ -505,22 +521,18 @@ class Session:
         return self._known if self._coded else {f: self._compiled.encode(f, raw) for f, raw in self._known.items()}
 
     def _start_again(self) -> None:
-        """Go down from the root with all that is known; gates that the row passed already say the same again."""
-        passed = [event[1:] for event in self._events if event[0] == "gate"]
-        before, self._events = self._events, []
-        self._path, self._wanted, self._evaluated = [], (), 0
-        self._expert = self._terminal = None
-        self._part = None
-        self._start()
-        n_same = 0
-        for event in self._events:
-            if event[0] == "gate":
-                same = n_same < len(passed) and (event[1], event[-1]) == (passed[n_same][0], passed[n_same][-1])
-                if same:
-                    n_same += 1
-                    continue
-            before.append(event)
-        self._events = before
+        """Go down from the root with all that is known, as often as something more is lost on the way."""
+        self._is_starting = True
+        try:
+            while self._must_start:
+                self._must_start = False
+                before, self._events = self._events, []
+                self._path, self._wanted, self._evaluated = [], (), 0
+                self._expert = self._terminal = self._part = None
+                self._start()
+                self._events = before + _new_events(before, self._events)
+        finally:
+            self._is_starting = False
 
     def go_to(self, level: float) -> None:
         """Allow nodes down to this level to be entered."""
@@ -548,33 +560,51 @@ class Session:
             self._begin(node.route, leaving=False)
 
     def _begin(self, step: Step, *, leaving: bool) -> None:
+        self._take_up(step, step.size, leaving=leaving)
+        if self._budget is not None and self._cost_with(0) > self._budget:
+            self._spend_the_rest(self._over_budget(0))
+
+    def _take_up(self, step: Step, n_new: int, *, leaving: bool) -> None:
         self._step = step
         self._leaving = leaving
         self._walk.begin(step.learners)
-        self._evaluated += step.size
-        if self._budget is not None and self._cost_with(0) > self._budget:
-            self._spend_the_rest(self._over_budget(0))
+        self._evaluated += n_new
 
     def _spend_the_rest(self, reason: str) -> None:
         """The budget does not reach to go on: turn to what loses least of all that it reaches for."""
         assert self._budget is not None
-        self._evaluated = self._evaluated_so_far()
-        known, evaluation = self._known, self._compiled.evaluation
+        reason = "; ".join([*self._losses, reason])
+        evaluated, known = self._evaluated_so_far(), self._known
         for loss, expert, part in self._compiled.options_at(self._node.number) if self._expert is None else ():
-            features = tuple(f for f in (expert.step.features if part is None else part) if f not in known)
-            items = self._items_for(features)
-            if self._cost_with(items) + evaluation * expert.step.size <= self._budget:
+            items = self._items_for(f for f in (expert.step.features if part is None else part) if f not in known)
+            n_new = self._n_new(expert)
+            if self._cost_with(items, evaluated + n_new) <= self._budget:
                 self._expert, self._verdict, self._swift = expert, ("budget", reason), False
-                self._loss, self._part = loss, part
+                self._loss, self._part, self._evaluated = loss, part, evaluated
                 if part is None:
-                    self._begin(expert.step, leaving=True)
+                    self._take_up(expert.step, n_new, leaving=True)
+                    self._walk.advance()  # past all that is evaluated already
                 else:
-                    self._evaluated += expert.step.size
                     self._walk.begin(self._compiled.nothing)
+                    self._evaluated += n_new
                 self._advance()
                 return
-        self._walk.begin(self._compiled.nothing)
         self.stop("budget", reason)
+
+    def _n_new(self, expert: CompiledExpert) -> int:
+        """How many learners of an expert are still to be paid; nobody counts where they cost nothing."""
+        compiled, step = self._compiled, expert.step
+        if not compiled.evaluation:
+            return step.size
+        node = self._node
+        leaving = node.route is None or self._terminal is not None
+        begun = [node.leave if leaving or node.route is None else node.route]
+        if self._expert is not None:
+            begun.append(self._expert.step)
+        elif self._walk.pending == begun[0].size:
+            begun = []
+        gates = self._path if leaving else self._path[:-1]
+        return compiled.n_new(step, gates, begun, self._numbers())
 
     def _start_swiftly(self) -> None:
         root = self._compiled.nodes[0]
@@ -729,10 +759,13 @@ class Session:
         self._bought |= items
         self._events.append(("bought", self._node.number, self._wave, features, items, source, seconds, outcome))
 
-    def _cost_with(self, items: int) -> float:
-        """The cost once these items are bought and the learners that wait for them are evaluated."""
+    def _cost_with(self, items: int, n_evaluated: int | None = None) -> float:
+        """The cost once these items, and what is on its way, are bought and the learners that wait are evaluated."""
         compiled = self._compiled
-        return compiled.price_of(self._bought | items) + compiled.evaluation * self._evaluated
+        if self._on_its_way:
+            items |= self._items_for(self._on_its_way)
+        n_evaluated = self._evaluated if n_evaluated is None else n_evaluated
+        return compiled.price_of(self._bought | items) + compiled.evaluation * n_evaluated
 
     def _evaluated_so_far(self) -> int:
         return self._evaluated - (0 if self._margins is not None else self._walk.pending)
@@ -744,16 +777,17 @@ class Session:
 
     # -- early answers -----------------------------------------------------------------------------------------
 
-    def _fall_back(self) -> tuple[int, list[float], int, CompiledExpert | None]:
-        """An answer from what is bought: the node that it is of, its margins, the learners evaluated, and the expert.
+    def _fall_back(self) -> tuple[int, list[float], int, CompiledExpert | None, bool]:
+        """An answer from what is bought: its node, its margins, the learners evaluated, its expert, whether averaged.
 
         The best expert that needs nothing else; where nothing is known of experts, the last node on the path that needs
         nothing else; else that of the node, averaged over what is missing; else the constant.
         """
         compiled, here = self._compiled, self._node.number
-        free = tuple(f for f in self._held if not self._items_for((f,)))
-        if free:
-            self.accept_held(free)
+        if self._held and self._status != "budget":  # what a budget answers is the same whatever sources bring along
+            free = tuple(f for f in self._held if f not in self._gone and not self._items_for((f,)))
+            if free:
+                self.accept_held(free)
         evaluated = self._evaluated_so_far()
         experts = compiled.experts_at(here)
         if not experts:
@@ -765,41 +799,44 @@ class Session:
             new, sums = found
             if new and not self._can_evaluate(evaluated + new):
                 continue
-            node = expert.number if expert.number in self._path else here
-            return node, list(map(add, sums, expert.intercepts)), evaluated + new, expert
+            return self._node_of(expert), list(map(add, sums, expert.intercepts)), evaluated + new, expert, False
         own = compiled.experts[here]
-        total = evaluated + own.step.size
+        total = evaluated + self._n_new(own)
         if not own.features.isdisjoint(self._known) and self._can_evaluate(total):
-            return here, compiled.averaged(here, self._numbers()), total, own
-        return -1, list(compiled.constant), evaluated, None
+            return here, compiled.averaged(here, self._numbers()), total, own, True
+        return -1, list(compiled.constant), evaluated, None, True
+
+    def _node_of(self, expert: CompiledExpert | None) -> int:
+        """The node whose prediction an answer is called: that of its expert, if the row came through it."""
+        return self._node.number if expert is None or expert.number not in self._path else expert.number
 
     def _can_evaluate(self, n_learners: int) -> bool:
-        compiled = self._compiled
-        cost = compiled.price_of(self._bought) + compiled.evaluation * n_learners
-        return self._budget is None or cost <= self._budget
+        return self._budget is None or self._cost_with(0, n_learners) <= self._budget
 
-    def _say_what_it_rests_on(self, answer: Answer, expert: CompiledExpert | None) -> None:
-        """How much of what the path needs the answer has seen, and what the rest costs."""
+    def _say_what_it_rests_on(self, answer: Answer, expert: CompiledExpert | None, averaged: bool) -> None:
+        """On how many of the features that its node counts on the answer rests, and what is lost by that."""
         here = self._node.number
         if expert is None and self._margins is not None:
             expert = self._compiled.experts[here]
-        seen = set() if expert is None else expert.features & self._known.keys()
+        seen: Set[int] = frozenset() if expert is None else expert.features
+        if averaged:
+            seen = seen & self._known.keys()
         planned = self._whole.experts[here].features
         why = {"budget": "the budget is spent", "deadline": "the deadline came", "stopped": "it was stopped"}.get(
             answer.status
         )
         if self._gone:
-            outage = f"{self._whole.describe(self._gone)} {'failed' if answer.status == 'failed' else 'unavailable'}"
+            is_failure = not self._gone.isdisjoint(self._failed)
+            outage = f"{self._whole.describe(self._gone)} {'failed' if is_failure else 'unavailable'}"
             why = outage if why is None else f"{outage}, {why}"
         answer.basis = f"{len(seen)} of {len(planned | seen)} features: {why or answer.reason}"
-        compiled = self._compiled
-        answer.expected_loss = None
-        if self._expert is not None and self._margins is not None:
-            answer.expected_loss = compiled.shortfall(here, self._loss)
-        elif expert is not None and seen >= expert.features:
-            losses = [loss for loss, each, part in compiled.options_at(here) if each is expert and part is None]
-            answer.expected_loss = compiled.shortfall(here, losses[0]) if losses else None
-
+        if averaged and self._part is None:
+            answer.expected_loss = None
+        elif expert is not None:
+            loss = self._compiled.loss_of(here, expert.number) if self._part is None else self._loss
+            answer.expected_loss = self._compiled.shortfall(here, loss)
+        else:
+            answer.expected_loss = None
 
 
 def _pairs(what: str, values: Any) -> ItemsView[str, Any]:
@@ -810,6 +847,18 @@ def _pairs(what: str, values: Any) -> ItemsView[str, Any]:
             f"{what} is a {type(values).__name__}; it must be a mapping of feature names to values: {{'age': 61.0}}"
         )
     return items()
+
+
+def _new_events(before: list[Event], events: list[Event]) -> list[Event]:
+    """What happened on a second way down; gates that the row passed in the same way before are left out."""
+    passed = [(event[1], event[-1]) for event in before if event[0] == "gate"]
+    new, n_same = [], 0
+    for event in events:
+        if event[0] == "gate" and n_same < len(passed) and (event[1], event[-1]) == passed[n_same]:
+            n_same += 1
+        else:
+            new.append(event)
+    return new
 
 
 def _why(error: Exception) -> str:

@@ -28,7 +28,7 @@ from cstc.serving import OnDemandPredictor, Session, extractor
 from cstc.serving.http.app import Limits, create_app
 from cstc.serving.http.server import _listen, is_loopback, read_token, serve
 from cstc.serving.http.store import NoRoom, SessionStore
-from serving.worlds import NAMES, TASKS, Sources, random_world
+from serving.worlds import NAMES, TASKS, Sources, random_world, without_features
 
 CATEGORY = NAMES[CATEGORICAL]
 
@@ -279,7 +279,7 @@ def test_a_session_answers_early_and_then_is_over(client, predictor):
     assert counts["statuses"]["stopped"] == before["statuses"]["stopped"] + 1
 
 
-def test_a_session_is_told_of_failures(client):
+def test_a_session_is_told_of_failures(client, world):
     state = open_session(client)
     path, wanted = f"/sessions/{state['id']}", state["wanted"]
     stray = next((name for name in NAMES if name not in wanted), None)
@@ -289,14 +289,54 @@ def test_a_session_is_told_of_failures(client):
     failed = client.post(
         f"{path}/fail", json={"features": wanted, "reason": "the lab is closed", "charged": False}
     ).json()
+    assert not set(failed["wanted"]) & set(wanted)
+    while failed["wanted"]:
+        values = {name: world.rows[0][name] for name in failed["wanted"]}
+        failed = client.post(f"{path}/tell", json={"values": values}).json()
     assert failed["finished"]
     answer = client.post(f"{path}/answer").json()
     assert answer["status"] == "failed"
     assert "the lab is closed" in answer["reason"]
-    assert not answer["items"]
+    assert answer["basis"].endswith(" failed")
+    _, margins, items = without_features(world.model, world.X[0], wanted)
+    assert answer["margins"] == pytest.approx(margins, rel=1e-9)
+    assert set(answer["items"]) == items
 
 
-def test_a_failure_that_decides_ends_the_session(world):
+def test_what_is_down_is_not_asked_for(client, predictor, world):
+    down = 0
+    for i in range(10):
+        whole = client.post("/predict", json={"row": i}).json()
+        assert (whole["basis"], whole["expected_loss"]) == ("", 0.0)
+        bought = [name for entry in whole["trail"] if entry["event"] == "bought" for name in entry["features"]]
+        if not bought:
+            continue
+        path, margins, items = without_features(world.model, world.X[i], bought[:1])
+        answer = client.post("/predict", json={"row": i, "unavailable": bought[:1]}).json()
+        body = {"rows": [{"row": i}, {"row": i, "budget": 0}], "unavailable": bought[:1]}
+        batch, poor = client.post("/predict/batch", json=body).json()["answers"]
+        state = open_session(client, unavailable=bought[:1])
+        at = f"/sessions/{state['id']}"
+        while state["wanted"]:
+            assert bought[0] not in state["wanted"]
+            values = {name: world.rows[i][name] for name in state["wanted"]}
+            state = client.post(f"{at}/tell", json={"values": values}).json()
+        told = client.post(f"{at}/answer").json()
+        for found in (answer, batch, told):
+            assert found["margins"] == pytest.approx(margins, rel=1e-9)
+            assert found["path"] == path
+            assert set(found["items"]) == items
+            assert found["status"] in ("complete", "unavailable")
+            assert found["expected_loss"] == (0.0 if found["status"] == "complete" else None)
+            assert found["basis"].endswith("" if found["status"] == "complete" else f"{bought[0]} unavailable")
+        assert poor["cost"] == 0
+        down += answer["status"] == "unavailable"
+        strict = client.post("/predict", json={"row": i, "unavailable": bought[:1], "strict": True})
+        assert strict.status_code == (409 if answer["status"] == "unavailable" else 200)
+    assert down > 2
+
+
+def test_a_failure_that_decides_sends_the_row_another_way():
     model = next(
         candidate.model
         for candidate in (random_world(np.random.default_rng(k), "regression", missing=False) for k in range(100))
@@ -307,12 +347,16 @@ def test_a_failure_that_decides_ends_the_session(world):
         state = open_session(client)
         path, (first, second, *_) = f"/sessions/{state['id']}", state["wanted"]
         failed = client.post(f"{path}/fail", json={"features": [first], "reason": "closed"}).json()
-        assert failed["finished"]
-        assert not failed["wanted"]
-        assert not failed["items"]
+        assert first not in failed["wanted"]
         late = {"values": {second: "kind 1" if second == CATEGORY else 1.0}}
         told = [client.post(f"{path}/tell", json=late).json() for _ in range(2)]  # it was on its way
         assert failed["cost"] <= told[0]["cost"] == told[1]["cost"]
+        again = client.post(f"{path}/fail", json={"features": [first], "reason": "closed"})
+        assert "not wanted now" in refusal(again, 409)
+        told = told[1:]
+        while wanted := told[0]["wanted"]:
+            values = {name: "kind 1" if name == CATEGORY else 1.0 for name in wanted}
+            told = [client.post(f"{path}/tell", json={"values": values}).json()]
         again = client.post(f"{path}/fail", json={"features": [first], "reason": "closed"})
         assert "the session is finished" in refusal(again, 409)
         answer = client.post(f"{path}/answer").json()
@@ -449,6 +493,15 @@ def test_bodies_that_are_not_json(client, body, message):
             {"row": 1, "paid": ["x0", "item 99"]},
             "paid[1]",
             "unknown item 'item 99'; the model's items are",
+        ),
+        ({"row": 1, "unavailable": "item 0"}, "unavailable", "must be a list of names"),
+        ({"row": 1, "unavailable": 3}, "unavailable", "must be a list of names"),
+        ({"row": 1, "unavailable": None}, "unavailable", "must be a list of names"),
+        ({"row": 1, "unavailable": [["x0"]]}, "unavailable[0]", "unknown source, item or feature ['x0']"),
+        (
+            {"row": 1, "unavailable": ["x0", "the moon"]},
+            "unavailable[1]",
+            "unknown source, item or feature 'the moon'; the model's sources, items and features are",
         ),
         ({"row": 1, "budget": "40"}, "budget", "the text '40'; it must be a number, 0 or more, or null"),
         ({"row": 1, "budget": -1}, "budget", "-1; it must be a number, 0 or more"),

@@ -5,6 +5,7 @@ import functools
 import sqlite3
 from collections import namedtuple
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from cstc.model import FittedTree
 from cstc.serving import OnDemandPredictor, Session, extractor
 from cstc.serving.compiled import Fault
 from cstc.serving.sources.extractors import Source
-from serving.worlds import NAMES, linear_model, random_world
+from serving.worlds import NAMES, items_of, linear_model, random_world
 
 THYROID = CostModel({"TT4": 14.0, "T4U": 11.0, "FTI": 1.0}, {"FTI": ["TT4", "T4U"]})
 
@@ -391,7 +392,7 @@ def test_inputs_at_hand_bring_in_no_items_but_those_of_the_call_stay():
             assert predictor.session(known={"a": 1.0, "b": 2.0}).wanted_items().get("a") is None
 
 
-def test_of_computed_features_none_is_fetched_in_vain_once_an_input_is_lost():
+def test_what_is_computed_from_a_lost_input_is_not_fetched():
     @extractor(provides=["a"])
     def broken(row):
         raise OSError("gone")
@@ -409,7 +410,23 @@ def test_of_computed_features_none_is_fetched_in_vain_once_an_input_is_lost():
     ]
     with OnDemandPredictor(model, sources) as predictor:
         answer = predictor.predict(0)
-    assert (answer.status, answer.cost, called) == ("failed", 3.0, [])
+        assert (answer.status, answer.cost, answer.value, called) == ("failed", 11.0, 1.0, ["d"])
+        assert answer.basis == "1 of 2 features: a, c failed"
+        called.clear()
+        down = predictor.predict(0, unavailable=["a"])  # nothing of what needs it is called or paid
+        assert (down.status, down.cost, down.value, called) == ("unavailable", 10.0, 1.0, ["d"])
+        assert down.reason == "a, c unavailable"
+    costs = CostModel({"draw": 1.0, "b": 2.0, "c": 4.0, "d": 8.0}, {"a": ["draw"], "c": ["draw"], "d": ["b"]})
+    model = replace(model, costs=costs.resolve(["a", "b", "c", "d"]))
+    with OnDemandPredictor(model, sources) as predictor:
+        for serve in (predictor.predict, lambda row, **how: predictor.predict_many([row], **how)[0]):
+            called.clear()
+            down = serve(0, unavailable=["a"])  # the draw is not down, and would be paid for nothing
+            assert (down.status, down.cost, down.value, called) == ("unavailable", 10.0, 1.0, ["d"])
+            assert down.reason == "c is computed from a, unavailable"
+        called.clear()
+        assert predictor.predict(0, unavailable=["a"], known={"a": 1.0}).complete  # what is known cannot be down
+        assert called == ["c", "d"]
 
 
 def test_an_input_that_fails_loses_what_is_computed_from_it():
@@ -476,7 +493,7 @@ def test_a_source_that_kept_something_back_is_not_called_again():
                 if answer.status == "failed":
                     held_back += 1
                     assert "stingy: was called before and gave no x" in answer.reason
-                    assert answer.cost <= world.model.predict_cost(world.X)[i]
+                    assert set(answer.items) <= items_of(world.model, first)  # nothing of what did not come
             assert len(set(calls)) == len(calls)
     assert held_back > 10
 

@@ -21,7 +21,7 @@ from cstc.serving.walk.choice import BlockPlan, plan_for
 from cstc.serving.walk.native import NativePlan
 from cstc.serving.walk.pointers import PointerPlan
 from cstc.serving.walk.trees import trees_of
-from serving.worlds import NAMES, TASKS, random_world
+from serving.worlds import NAMES, TASKS, random_world, without_features
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the compiled walk was not built")
 
@@ -244,7 +244,13 @@ def test_values_that_cannot_be_used_are_refused_as_before(bad):
     session = Session(world.model)
     name = next(name for name in session.wanted() if name != NAMES[-1])
     session.tell({name: bad})
-    assert session.answer().status == "failed"
+    assert name not in session.wanted()
+    while wanted := session.wanted():
+        session.tell({other: world.rows[0][other] for other in wanted})
+    answer = session.answer()
+    assert answer.status == "failed"
+    _, margins, _ = without_features(world.model, world.X[0], [name])
+    np.testing.assert_allclose(answer.margins, margins, rtol=1e-9, atol=1e-9)
 
 
 def test_a_predictor_gives_the_bits_of_the_matrix():

@@ -206,6 +206,9 @@ def _response_schemas(compiled: CompiledTree) -> dict[str, Any]:
             "cost": {"type": "number", "minimum": 0},
             "status": {"enum": list(STATUSES)},
             "reason": text,
+            "basis": text | {"description": "What an early answer rests on; empty if complete."},
+            "expected_loss": NUMBER_OR_NULL
+            | {"description": "What that loses on average: 0 if complete, null if it is not known."},
             "node": node | {"description": "The node that predicted; -1: the constant prediction before the root."},
             "terminal": terminal,
             "path": {"type": "array", "items": {"type": "integer", "minimum": 0}},

@@ -180,9 +180,11 @@ def text(description: str) -> Field:
     return Field(schema, read, required=True)
 
 
-def names(description: str, what: str, allowed: Sequence[str], *, required: bool = False) -> Field:
+def names(
+    description: str, what: str, allowed: Sequence[str], *, required: bool = False, plural: str | None = None
+) -> Field:
     """A list of names of items or features."""
-    known = frozenset(allowed)
+    known, plural = frozenset(allowed), plural or f"{what}s"
 
     def read(raw: Any, where: str) -> list[str]:
         if raw.__class__ is not list:
@@ -190,7 +192,7 @@ def names(description: str, what: str, allowed: Sequence[str], *, required: bool
         for k, name in enumerate(raw):
             if name.__class__ is not str or name not in known:
                 place = f"{where}[{k}]"
-                raise Refused(422, f"unknown {what} {_clip(name)}; the model's {what}s are {shorten(allowed)}", place)
+                raise Refused(422, f"unknown {what} {_clip(name)}; the model's {plural} are {shorten(allowed)}", place)
         if required and not raw:
             raise Refused(422, f"{where} is empty; name at least one {what}", where)
         return raw
@@ -281,6 +283,12 @@ def records_for(
     known = features("Features at hand: they cost nothing and are not fetched.", compiled)
     paid = names("Items that are already paid.", "item", compiled.item_names)
     budget = number("The cost of a row is never above this; null: no limit.")
+    unavailable = names(
+        "Sources, items or features that are down: nothing of them is asked for, and nothing paid.",
+        "source, item or feature",
+        compiled.names_of_outages,
+        plural="sources, items and features",
+    )
     deadline = number("Seconds from now until the answer must be there; null: the service's own limit.", "seconds")
     prefetch = choice("Fetch what is certainly needed next, or all that a node may need; null: as served.", PREFETCHES)
     strict = flag(
@@ -290,18 +298,19 @@ def records_for(
     strict_session = flag("Refuse values that training did not see.", strict_by_default)
     trail = flag("Say why each item was bought.", True)
     row_record = Record("BatchRow", {"row": row, "known": known, "budget": budget}, "One row of a batch.")
-    common = {"paid": paid, "budget": budget, "deadline": deadline, "prefetch": prefetch, "strict": strict}
+    bounds = {"paid": paid, "budget": budget, "unavailable": unavailable}
+    common = bounds | {"deadline": deadline, "prefetch": prefetch, "strict": strict}
     records = [
         Record("PredictRequest", {"row": row, "known": known} | common | {"trail": trail}),
         row_record,
         Record(
             "BatchRequest",
             {"rows": list_of(row_record, most_rows, "The rows, worked out together.")} | common | {"trail": trail},
-            "`paid` and `budget` hold for every row; a row's own `budget` comes before it.",
+            "`paid`, `budget` and `unavailable` hold for every row; a row's own `budget` comes before it.",
         ),
         Record(
             "SessionRequest",
-            {"known": known, "paid": paid, "budget": budget, "prefetch": prefetch, "strict": strict_session},
+            {"known": known} | bounds | {"prefetch": prefetch, "strict": strict_session},
         ),
         Record(
             "TellRequest",

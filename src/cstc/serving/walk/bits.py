@@ -222,6 +222,8 @@ class BitWalk:
             self._x[feature] = value
 
     def begin(self, step: BitStep) -> None:
+        if self._several is not None:  # of the step before, some are evaluated
+            self._done[self._step[1][self._several == 0]] = True
         self._step = step
         self._several = None
         self.pending = len(step[1])

@@ -62,7 +62,8 @@ def plan_for(model: FittedTree) -> Plan:
     if native.available():
         return NativePlan(model.pool, model.walker)
     # what a node routes with, and what it predicts with, is evaluated together
-    together = np.stack([model.route_learners, model.predict_learners], axis=1).reshape(-1, model.pool.n_learners)
+    together = np.stack([model.route_learners, model.predict_learners], axis=1)
+    together = together.reshape(2 * model.shape.n_nodes, model.pool.n_learners)
     together = np.concatenate([together, (model.fallback_weights != 0).any(axis=2).T])
     return plan_in_python(model.pool, len(model.schema.feature_names), together)
 
