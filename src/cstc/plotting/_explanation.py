@@ -6,15 +6,17 @@ from textwrap import wrap
 from typing import Any
 
 from ..serving.compiled import fitted_tree
+from ..serving.explain.words import about, class_name, percent, printed
 from ._drawing import COLOURS, EDGE, INK, PALE, as_number, pyplot, quiet, with_minus
 
 __all__ = ["ExplanationDisplay"]
 
 MOST_CLASSES = 4  # with a colour and a name; the others are pale
-MOST_NAMES, LONGEST = 3, 34  # names in the list of a step, and letters of a name
-LINE = 40  # letters of a line of the list
+MOST_NAMES, LONGEST = 4, 40  # names in the list of a step, and letters of a name
+LINE = 50  # letters of a line of the list
 NEAR = 0.035  # of the width: steps that are nearer share a number above the axes
 FARTHEST = 1.5  # times what was spent, the next purchase is drawn at most that far out
+TAIL = 0.12  # of what was spent, drawn after the last step where nothing follows
 
 
 class ExplanationDisplay:
@@ -73,7 +75,7 @@ class ExplanationDisplay:
         list_lines = self._list()
         if ax is None:
             figure, ax = plt.subplots(figsize=(8.4, max(3.6, 0.62 + 0.152 * len(list_lines))))
-            figure.subplots_adjust(left=0.085, right=0.56, top=0.87, bottom=min(0.15, 0.54 / figure.get_figheight()))
+            figure.subplots_adjust(left=0.1, right=0.56, top=0.87, bottom=min(0.15, 0.54 / figure.get_figheight()))
         money, end = self._money()
         if self.explanation.outcome.probabilities is None:
             self._draw_number(ax, money, end)
@@ -98,9 +100,9 @@ class ExplanationDisplay:
         """What was spent at each belief, and where the picture ends."""
         money = [0.0, *(step.spent for step in self.explanation.steps)]
         following = self.explanation.next_purchase
-        further = following.price if following is not None else 0.0
+        further = 0.0 if following is None else following.price
         if money[-1] > 0:
-            further = min(further, FARTHEST * money[-1])
+            further = max(TAIL * money[-1], min(further, FARTHEST * money[-1]))
         return money, (money[-1] + further) or 1.0
 
     def _path(self, money: list[float], levels: list[float]) -> tuple[list[float], list[float]]:
@@ -116,7 +118,8 @@ class ExplanationDisplay:
         ax.plot(x, y, lw=1.8, solid_joinstyle="round", clip_on=False, zorder=3, **style)
         ax.plot(money[: len(levels)], levels, ls="", marker="o", ms=5, mec="white", clip_on=False, zorder=4, **style)
         if end > money[-1]:
-            ax.plot([money[-1], end], [levels[-1]] * 2, ls=":", lw=1.8, clip_on=False, zorder=3, **style)
+            line = "-" if self.explanation.next_purchase is None else ":"
+            ax.plot([money[-1], end], [levels[-1]] * 2, ls=line, lw=1.8, clip_on=False, zorder=3, **style)
 
     def _draw_number(self, ax: Any, money: list[float], end: float) -> None:
         beliefs = self._beliefs()
@@ -136,10 +139,15 @@ class ExplanationDisplay:
         ranked = sorted(beliefs[-1], key=lambda name: -beliefs[-1][name])
         named = ranked if len(ranked) <= MOST_CLASSES + 1 else ranked[:MOST_CLASSES]
         for name in reversed(ranked):
-            style = {"color": COLOURS[named.index(name) % len(COLOURS)] if name in named else "#cfd5dc"}
-            self._draw_line(ax, money, [shares[name] for shares in beliefs], end, **style)
+            colour = self._colour(name, named.index(name)) if name in named else "#cfd5dc"
+            self._draw_line(ax, money, [shares[name] for shares in beliefs], end, color=colour)
         ax.set(ylim=(0, 1), xlim=(0, end), ylabel="probability", yticks=[0, 0.25, 0.5, 0.75, 1])
         ax.set_yticklabels(["0", "25%", "50%", "75%", "100%"])
+
+    def _colour(self, name: Any, rank: int) -> str:
+        """Of a class: the same in all pictures of a model, if there are colours enough."""
+        classes = list(self.explanation.outcome.probabilities)
+        return COLOURS[classes.index(name) if len(classes) <= len(COLOURS) else rank]
 
     def _draw_steps(self, ax: Any, money: list[float], end: float) -> None:
         """A thin line where something was bought, with the number of the step above it."""
@@ -166,7 +174,8 @@ class ExplanationDisplay:
         lines.append(("", INK, "normal"))
         for number, step in enumerate(explanation.steps, 1):
             head = f"{number}  +{as_number(step.price)}: "
-            lines += [(text, INK, "normal") for text in _wrapped(head + _names(list(step.features) or list(step.failed)))]
+            names = sorted(step.features or step.failed, key=lambda name: -step.items.get(name, 0.0))
+            lines += [(text, INK, "normal") for text in _wrapped(head + _names(names))]
         if not explanation.steps:
             lines.append(("nothing was bought", INK, "normal"))
         following = explanation.next_purchase
@@ -175,25 +184,27 @@ class ExplanationDisplay:
             lines += [(text, PALE, "normal") for text in _wrapped(head + _names(following.features))]
             expected = following.expected
             if expected is not None and expected.worth is not None:
-                worth = f"expected worth {as_number(max(0.0, expected.worth))}, price {as_number(expected.price)}"
-                lines.append((f"    {worth}", PALE, "normal"))
+                worth, price = about(max(0.0, expected.worth), expected.price)
+                lines.append((f"    expected to be worth {worth}, at a price of {price}", PALE, "normal"))
         return lines
 
     def _answer_lines(self) -> list[tuple[str, str]]:
         outcome = self.explanation.outcome
         if outcome.probabilities is None:
             off = "" if outcome.uncertainty is None else f" ± {outcome.uncertainty:.3g}"
-            return [(f"{with_minus(f'{outcome.value:.4g}')}{off}  for {as_number(self.explanation.cost)}", COLOURS[0])]
+            return [
+                (f"{with_minus(f'{outcome.value:.4g}')}{off},  paid {as_number(self.explanation.cost)}", COLOURS[0])
+            ]
         ranked = sorted(outcome.probabilities.items(), key=lambda each: -each[1])
         shown = ranked if len(ranked) <= MOST_CLASSES + 1 else ranked[:MOST_CLASSES]
         found = [
-            (f"{_short(str(name))}: {_percent(share)}", COLOURS[place % len(COLOURS)])
+            (f"{_short(class_name(name))}: {percent(share)}", self._colour(name, place))
             for place, (name, share) in enumerate(shown)
         ]
         if len(shown) < len(ranked):
             rest = sum(share for _, share in ranked[len(shown) :])
-            found.append((f"{len(ranked) - len(shown)} others: {_percent(rest)}", EDGE))
-        return [*found, (f"for {as_number(self.explanation.cost)}", INK)]
+            found.append((f"{len(ranked) - len(shown)} others: {percent(rest)}", EDGE))
+        return [*found, (f"paid {as_number(self.explanation.cost)}", INK)]
 
     def _beside(self, ax: Any, text: str, place: int, colour: str, weight: str) -> None:
         options = {"color": colour, "fontweight": weight, "fontsize": 8, "parse_math": False}
@@ -208,13 +219,9 @@ def _names(names: list[str]) -> str:
 
 
 def _short(name: str) -> str:
-    name = "".join(letter if letter.isprintable() else " " for letter in name)
+    name = printed(name)
     return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
 
 
 def _wrapped(text: str) -> list[str]:
     return wrap(text, LINE, subsequent_indent="    ", break_long_words=True)
-
-
-def _percent(share: float) -> str:
-    return "under 1%" if 0 < share < 0.01 else "over 99%" if 0.99 < share < 1 else f"{share:.0%}"

@@ -242,7 +242,7 @@ class Answer:
     def __getstate__(self) -> dict[str, Any]:
         state = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         record = self._record or Record(self.items, self.trail, self._classes())
-        left_behind = {"_compiled": None, "_known": None, "_events": []}
+        left_behind: dict[str, Any] = {"_compiled": None, "_known": None, "_events": []}
         return state | left_behind | {"_record": record, "error": _portable(self.error)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

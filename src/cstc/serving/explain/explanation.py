@@ -227,7 +227,8 @@ class Explanation:
 
     def to_json(self, **options: Any) -> str:
         """`to_dict` as JSON; `options` go to `json.dumps`."""
-        return json.dumps(self.to_dict(), **({"default": str, "allow_nan": False} | options))
+        chosen: dict[str, Any] = {"default": str, "allow_nan": False}
+        return json.dumps(self.to_dict(), **(chosen | options))
 
     def to_html(self) -> str:
         """A page that a browser shows by itself, without anything from elsewhere."""

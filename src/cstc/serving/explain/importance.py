@@ -67,7 +67,7 @@ def item_importance(model: FittedTree, X: Any, y: Any = None) -> ItemTable:
 
 def _of_use(model: FittedTree) -> np.ndarray:
     """Items that some row may buy."""
-    return model.terminal_items().any(axis=0)
+    return np.asarray(model.terminal_items().any(axis=0))
 
 
 # -- with labels -----------------------------------------------------------------------------------------------

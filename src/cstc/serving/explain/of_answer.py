@@ -6,7 +6,7 @@ that is above zero (`experts.gates`).  What may follow costs what training rows 
 saving is known, too; and whatever that price is, saving and price compare as the gate decided.  Where a node is no such
 gate (a split between groups, the paper's nodes), the mean over training rows stands for it, if there is one.
 
-Predictions on the way are those of the node's expert, averaged over what was not known at that time (`model.averaging`).
+Predictions on the way are those of the node's expert, averaged over what was not known yet (`model.averaging`).
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ class _Explained:
 
     def _steps(self, visits: list[_Visit], known: set[int], belief: Belief, outcome: Belief) -> list[Step]:
         compiled, names = self._compiled, self._compiled.feature_names
-        steps, paid = [], 0
+        steps: list[Step] = []
+        paid = 0
         for number, visit in enumerate(visits):
             came = [f for f in visit.features if f in self._raw]
             known.update(came)
@@ -133,7 +134,7 @@ class _Explained:
             return f"Every case begins with this.{_on_average(expected)}"
         parent = visit.gate[1]
         if expected is not None and expected.of_this_row:
-            return f"It seemed to pay: {_weighed(expected)}"
+            return f"It promised to pay: {_weighed(expected, self._is_last(visit.node))}"
         asked = np.flatnonzero((self._model.route_learners[parent][:, None] & self._model.learner_features).any(axis=0))
         by = listed([self._compiled.feature_names[f] for f in asked.tolist()], most=4)
         return f"By what is known so far ({by}), this is what cases like this one need.{_on_average(expected)}"
@@ -152,7 +153,7 @@ class _Explained:
         return self._belief_at(0, set(given), constant)
 
     def _belief_at(self, node: int, known: set[int], before: Belief) -> Belief:
-        """Of the expert of a node with what is known; the one before where the node predicts nothing, or knows nothing."""
+        """Of the expert of a node with what is known; `before` where it predicts nothing, or knows nothing."""
         model = self._model
         features = np.flatnonzero(model.expert_features[node]).tolist()
         if known.isdisjoint(features) or (self._estimates is None and not model.shape.is_predictive[node]):
@@ -272,6 +273,9 @@ class _Explained:
             expected = self._priced(answer.expected_loss, price, False)
         return NextPurchase(node, names, self._compiled.item_prices(items), price, expected)
 
+    def _is_last(self, node: int) -> bool:
+        return bool(self._model.shape.is_leaf[node])
+
     def _last_gate(self) -> tuple[Any, ...] | None:
         return next((event for event in reversed(self._answer._events) if event[0] == "gate"), None)
 
@@ -288,17 +292,18 @@ class _Explained:
             return lost + "Nothing is left to buy: the model has nothing further for cases like this one."
         if following.expected is None:
             return lost + "For cases like this one the model ends here."
-        return f"{lost}More does not seem to pay: {_weighed(following.expected)}"
+        return f"{lost}More would not pay: {_weighed(following.expected, self._is_last(following.node))}"
 
 
-def _weighed(expected: Forecast) -> str:
+def _weighed(expected: Forecast, is_last: bool) -> str:
     """Worth against price, in a sentence."""
     if expected.worth is None:
         return "the model weighs no prices."
     worth, price = about(expected.worth, expected.price)
+    price = f"to cost {price}" if is_last else f"to cost about {price} with all that may follow"
     if expected.worth <= 0:
-        return f"no better answer was expected, at a price of about {price} with all that may follow."
-    return f"a better answer was expected, worth about {worth}, at a price of about {price} with all that may follow."
+        return f"it was not expected to make the answer better, but {price}."
+    return f"the better answer was expected to be worth about {worth}, and {price}."
 
 
 def _on_average(expected: Forecast | None) -> str:
@@ -312,4 +317,3 @@ def _number(compiled: CompiledTree, feature: int, raw: Any) -> float | None:
         return compiled.encode(feature, raw)
     except Fault:
         return None
-

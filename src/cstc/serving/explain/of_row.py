@@ -47,7 +47,9 @@ def as_one_row(row: Any) -> Any:
     if row.__class__ is Encoded or is_table(row) or is_sparse(row):
         return row
     if isinstance(row, str | bytes) or np.ndim(row) == 0:
-        raise ValueError(f"row is a {type(row).__name__}; give a table of one row, a list of values, or names with values")
+        raise ValueError(
+            f"row is a {type(row).__name__}; give a table of one row, a list of values, or names with values"
+        )
     row = np.asarray(row)
     if row.ndim == 1:
         row = row[None, :]

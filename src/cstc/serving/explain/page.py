@@ -8,8 +8,19 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from .words import WORTH, belief_in_words, bought_in_words, listed, lost_in_words, money, next_in_words
-from .words import paid_in_words, printed, value_in_words
+from .words import (
+    WORTH,
+    answer_in_words,
+    belief_in_words,
+    bought_in_words,
+    listed,
+    lost_in_words,
+    money,
+    next_in_words,
+    paid_in_words,
+    printed,
+    value_in_words,
+)
 
 if TYPE_CHECKING:
     from .explanation import Explanation, Step
@@ -31,7 +42,10 @@ def as_page(explanation: Explanation) -> str:
 
 def as_html(explanation: Explanation) -> str:
     """The part of a page that says it."""
-    parts = [f"<p><strong>{_safe(belief_in_words(explanation.outcome))}</strong></p>", _said(paid_in_words(explanation))]
+    parts = [
+        f"<p><strong>{_safe(answer_in_words(explanation.outcome))}</strong></p>",
+        _said(paid_in_words(explanation)),
+    ]
     if explanation.given:
         known = [f"{name} = {value_in_words(value)}" for name, value in explanation.given.items()]
         parts.append(_said(f"Known from the start, for nothing: {listed(known, MOST)}."))

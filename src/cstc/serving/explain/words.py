@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .explanation import Belief, Explanation, Step
 
-__all__ = ["about", "as_text", "belief_in_words", "change_in_words", "listed", "money", "percent", "printed", "value_in_words"]
-__all__ += ["WORTH", "bought_in_words", "class_name", "lost_in_words", "next_in_words", "paid_in_words", "sure_in_words"]
+__all__ = ["WORTH", "about", "answer_in_words", "as_text", "belief_in_words", "bought_in_words", "class_name", "listed"]
+__all__ += ["lost_in_words", "next_in_words", "paid_in_words", "percent", "printed", "value_in_words"]
 
 WIDTH = 100
 MOST_FEATURES, MOST_CLASSES, MOST_LETTERS = 12, 3, 60
 WORTH = (
-    "Worth: how much money a better answer may cost, at the rate between errors and money that this model was trained "
-    "with. It is an estimate made before the purchase, from similar cases."
+    "About worth: a better answer is put into money at a rate that was chosen when the model was made, and something "
+    "is bought if it is estimated to be worth more than it costs. The estimates come from earlier cases like this one, "
+    "before the result is known."
 )
 
 
 def as_text(explanation: Explanation) -> str:
     """All of it, as paragraphs."""
-    parts = [f"Answer: {belief_in_words(explanation.outcome)}.", paid_in_words(explanation)]
+    parts = [f"Answer: {answer_in_words(explanation.outcome)}", paid_in_words(explanation)]
     if explanation.given:
         known = [f"{printed(name)} = {value_in_words(value)}" for name, value in explanation.given.items()]
         parts.append(f"Known from the start, for nothing: {listed(known, MOST_FEATURES)}.")
@@ -63,28 +64,66 @@ def paid_in_words(explanation: Explanation) -> str:
 
 def bought_in_words(step: Step, most: int = MOST_FEATURES) -> str:
     """What a step bought, with values and prices."""
-    prices, names = step.items, list(step.features)
-    own = [name for name in names if name in prices]
-    names.sort(key=lambda name: -prices.get(name, 0.0))
-    found = [f"{printed(name)} = {value_in_words(step.features[name])}" for name in names]
-    what = listed(found, most) if found else "nothing that came"
+    prices = step.items
+    names = sorted(step.features, key=lambda name: -prices.get(name, 0.0))
+    values = [f"{printed(name)} = {value_in_words(step.features[name])}" for name in names]
     if not step.price:
-        return f"Looked at, for nothing more to pay: {what}."
-    text = f"Bought for {money(step.price)}: {what}."
-    if len(own) == len(prices) and len(prices) == 1:
-        return text
+        return f"Looked at, for nothing more to pay: {listed(values, most)}."
+    alike = len(prices) > 2 and len(set(prices.values())) == 1 and set(prices) == set(names)
+    if len(prices) > 1 and set(prices) <= set(names) and not alike:  # every item is the feature of its name
+        values = [f"{text} (for {money(prices.get(name, 0.0))})" for name, text in zip(names, values, strict=True)]
+    text = f"Bought for {money(step.price)}: {listed(values, most) if values else 'nothing came of it'}."
+    if set(prices) <= set(names):
+        return f"{text} Each costs {money(max(prices.values()))}." if alike else text
     bill = [f"{printed(name)} {money(price)}" for name, price in sorted(prices.items(), key=lambda each: -each[1])]
-    if len(set(prices.values())) == 1 and set(prices) == set(step.features):
-        return f"{text} Each costs {money(next(iter(prices.values())))}."
     return f"{text} The bill: {listed(bill, most)}."
 
 
 def change_in_words(step: Step) -> str:
-    """The prediction before and after."""
-    before, after = belief_in_words(step.before), belief_in_words(step.after)
+    """The prediction after a step, and what it was before."""
+    before, after = step.before, step.after
     if before == after:
-        return f"The prediction stays: {after}."
-    return f"The prediction was {before}; now it is {after}."
+        return f"Prediction, as before: {belief_in_words(after)}."
+    if after.probabilities is None or before.probabilities is None:
+        return f"Prediction now: {belief_in_words(after)}; it was {belief_in_words(before)}."
+    ranked = _ranked(after)
+    told = [
+        f"{class_name(name)} {percent(share)} (was {percent(before.probabilities[name])})"
+        for name, share in ranked[: len(_shown(ranked))]
+    ]
+    text = f"Prediction now: {', '.join(told)}"
+    if len(told) < len(ranked):
+        text += f", {_others(ranked)}"
+    if len(ranked) == 2 or after.uncertainty is None or before.uncertainty is None:
+        return f"{text}."
+    return f"{text}. Chance of being wrong: {percent(after.uncertainty)} (was {percent(before.uncertainty)})."
+
+
+def answer_in_words(belief: Belief) -> str:
+    """The answer in a sentence, or two."""
+    if belief.probabilities is None:
+        return f"{belief_in_words(belief)}."
+    (name, share), *others = _ranked(belief)
+    text = f"{class_name(name)}, with a probability of {percent(share)}."
+    if len(others) <= MOST_CLASSES:
+        return f"{text} Otherwise: {', '.join(f'{class_name(each)} {percent(part)}' for each, part in others)}."
+    told = ", ".join(f"{class_name(each)} {percent(part)}" for each, part in others[: MOST_CLASSES - 1])
+    return f"{text} Otherwise: {told}, {_others(_ranked(belief))}."
+
+
+def _ranked(belief: Belief) -> list[tuple[Any, float]]:
+    """Classes, the most likely one first."""
+    return sorted((belief.probabilities or {}).items(), key=lambda each: -each[1])
+
+
+def _shown(ranked: list[tuple[Any, float]]) -> list[tuple[Any, float]]:
+    """Those that are named: no single one is left out."""
+    return ranked if len(ranked) <= MOST_CLASSES + 1 else ranked[:MOST_CLASSES]
+
+
+def _others(ranked: list[tuple[Any, float]]) -> str:
+    left = ranked[len(_shown(ranked)) :]
+    return f"{len(left)} others {percent(sum(share for _, share in left))} together"
 
 
 def lost_in_words(explanation: Explanation) -> str:
@@ -120,13 +159,10 @@ def belief_in_words(belief: Belief) -> str:
     """A prediction and how sure it is."""
     if belief.probabilities is None:
         return number_in_words(belief.value, belief.uncertainty) + sure_in_words(belief)
-    ranked = sorted(belief.probabilities.items(), key=lambda each: -each[1])
-    shown = ranked if len(ranked) <= MOST_CLASSES + 1 else ranked[:MOST_CLASSES]
+    ranked = _ranked(belief)
+    shown = _shown(ranked)
     text = ", ".join(f"{class_name(name)} {percent(share)}" for name, share in shown)
-    if len(shown) < len(ranked):
-        rest = sum(share for _, share in ranked[len(shown) :])
-        text += f", {len(ranked) - len(shown)} others {percent(rest)}"
-    return text + sure_in_words(belief)
+    return text + (f", {_others(ranked)}" if len(shown) < len(ranked) else "") + sure_in_words(belief)
 
 
 def sure_in_words(belief: Belief) -> str:
@@ -136,7 +172,7 @@ def sure_in_words(belief: Belief) -> str:
     if belief.probabilities is None:
         return f" (typically off by {number_in_words(belief.uncertainty, belief.uncertainty)})"
     # of two classes, the other one's probability is the chance of being wrong
-    return "" if len(belief.probabilities) == 2 else f" (wrong in {percent(belief.uncertainty)} of such cases)"
+    return "" if len(belief.probabilities) == 2 else f" (chance of being wrong: {percent(belief.uncertainty)})"
 
 
 def _speaks_of_worth(explanation: Explanation) -> bool:
@@ -177,7 +213,9 @@ def about(first: float, second: float) -> tuple[str, str]:
 
 def _in_digits(value: float, digits: int) -> str:
     size = math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
-    return f"{round(value, digits - 1 - size):,.{max(0, digits - 1 - size)}f}"
+    decimals = digits - 1 - size
+    text = f"{round(value, decimals):,.{max(0, decimals)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def number_in_words(value: float, uncertainty: float | None) -> str:
