@@ -12,7 +12,9 @@ from ._drawing import COLOURS, EDGE, INK, PALE, as_number, pyplot, quiet, with_m
 __all__ = ["ExplanationDisplay"]
 
 MOST_CLASSES = 4  # with a colour and a name; the others are pale
+FEW_STEPS = 6  # of more steps, only the first name of each is in the list
 MOST_NAMES, LONGEST = 4, 40  # names in the list of a step, and letters of a name
+POINTS = 11  # from one line of the list to the next
 LINE = 50  # letters of a line of the list
 NEAR = 0.035  # of the width: steps that are nearer share a number above the axes
 FARTHEST = 1.5  # times what was spent, the next purchase is drawn at most that far out
@@ -74,8 +76,11 @@ class ExplanationDisplay:
         plt = pyplot()
         list_lines = self._list()
         if ax is None:
-            figure, ax = plt.subplots(figsize=(8.4, max(3.6, 0.62 + 0.152 * len(list_lines))))
-            figure.subplots_adjust(left=0.1, right=0.56, top=0.87, bottom=min(0.15, 0.54 / figure.get_figheight()))
+            # inches: a list that is longer than the axes goes on below them
+            high = max(3.6, 0.45 + POINTS / 72 * len(list_lines) + 0.2)
+            figure, ax = plt.subplots(figsize=(8.4, high))
+            lowest = max(0.54, high - 0.45 - 4.2)
+            figure.subplots_adjust(left=0.1, right=0.56, top=1 - 0.45 / high, bottom=lowest / high)
         money, end = self._money()
         if self.explanation.outcome.probabilities is None:
             self._draw_number(ax, money, end)
@@ -161,7 +166,8 @@ class ExplanationDisplay:
         for spent, numbers in groups:
             text = f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}"
             ax.text(spent / end, 1.025, text, transform=ax.transAxes, ha="center", va="bottom", fontsize=8, color=INK)
-        if end > money[-1] and self.explanation.next_purchase is not None:
+        room = (end - money[-1]) / end > 3 * NEAR
+        if room and self.explanation.next_purchase is not None:
             middle = (money[-1] + end) / 2 / end
             ax.text(middle, 1.025, "next", transform=ax.transAxes, ha="center", va="bottom", fontsize=8, color=PALE)
 
@@ -172,16 +178,17 @@ class ExplanationDisplay:
         explanation, lines = self.explanation, []
         lines += [(text, colour, "bold") for text, colour in self._answer_lines()]
         lines.append(("", INK, "normal"))
+        most = MOST_NAMES if len(explanation.steps) <= FEW_STEPS else 1
         for number, step in enumerate(explanation.steps, 1):
             head = f"{number}  +{as_number(step.price)}: "
             names = sorted(step.features or step.failed, key=lambda name: -step.items.get(name, 0.0))
-            lines += [(text, INK, "normal") for text in _wrapped(head + _names(names))]
+            lines += [(text, INK, "normal") for text in _wrapped(head + _names(names, most))]
         if not explanation.steps:
             lines.append(("nothing was bought", INK, "normal"))
         following = explanation.next_purchase
         if following is not None and following.features:
             head = f"next  +{as_number(following.price)}: "
-            lines += [(text, PALE, "normal") for text in _wrapped(head + _names(following.features))]
+            lines += [(text, PALE, "normal") for text in _wrapped(head + _names(following.features, MOST_NAMES))]
             expected = following.expected
             if expected is not None and expected.worth is not None:
                 worth, price = about(max(0.0, expected.worth), expected.price)
@@ -210,12 +217,12 @@ class ExplanationDisplay:
         options = {"color": colour, "fontweight": weight, "fontsize": 8, "parse_math": False}
         where = {"xy": (1.0, 1.0), "xycoords": "axes fraction", "textcoords": "offset points"}
         # in points, so that lines keep their distance whatever the size of the axes
-        ax.annotate(text, xytext=(16, -11 * place), ha="left", va="top", annotation_clip=False, **where, **options)
+        ax.annotate(text, xytext=(16, -POINTS * place), ha="left", va="top", annotation_clip=False, **where, **options)
 
 
-def _names(names: list[str]) -> str:
-    shown = ", ".join(map(_short, names[:MOST_NAMES]))
-    return shown + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
+def _names(names: list[str], most: int) -> str:
+    shown = ", ".join(map(_short, names[:most]))
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _short(name: str) -> str:
