@@ -188,11 +188,13 @@ class ExplanationDisplay:
         following = explanation.next_purchase
         if following is not None and following.features:
             head = f"next  +{as_number(following.price)}: "
-            lines += [(text, PALE, "normal") for text in _wrapped(head + _names(following.features, MOST_NAMES))]
+            names = sorted(following.features, key=lambda name: -following.items.get(name, 0.0))
+            lines += [(text, PALE, "normal") for text in _wrapped(head + _names(names, MOST_NAMES))]
             expected = following.expected
             if expected is not None and expected.worth is not None:
                 worth, price = about(max(0.0, expected.worth), expected.price)
-                lines.append((f"    expected to be worth {worth}, at a price of {price}", PALE, "normal"))
+                more = "" if expected.price == following.price else " with what may follow"
+                lines.append((f"    expected to be worth {worth}, for {price}{more}", PALE, "normal"))
         return lines
 
     def _answer_lines(self) -> list[tuple[str, str]]:

@@ -237,7 +237,7 @@ def test_models_without_estimates_say_what_they_know(models):
     assert explanation.steps[0].expected is None
     assert explanation.next_purchase is None
     assert explanation.outcome.value == tree.predict(X.to_numpy()[:1])[0]
-    assert "worth" not in str(explanation)
+    assert "worth" not in str(explanation) + explanation.to_html()
 
 
 def test_the_papers_trees():
@@ -279,6 +279,7 @@ def test_branches_for_groups_are_no_gates():
     explanation = model.explain(X[0])
     assert len(explanation.steps) > 1
     assert not any(step.expected is not None and step.expected.of_this_row for step in explanation.steps[:2])
+    assert all(step.expected is None or step.expected.price == step.price for step in explanation.steps[:2])
     assert "cases like this one need" in re.sub(r"\s+", " ", str(explanation))
     assert model.item_importance(X).column("spent").sum() == pytest.approx(model.predict_cost(X).mean())
 

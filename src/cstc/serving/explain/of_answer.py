@@ -183,25 +183,29 @@ class _Explained:
     def _forecast(self, visit: _Visit) -> Forecast | None:
         if visit.gate is None:
             return self._at_the_root(visit) if visit.node == 0 else None
-        return self._by_gate(visit.gate) or self._on_average(visit.gate[1], visit.node)
+        price = self._compiled.price_of(visit.items)
+        return self._by_gate(visit.gate, price) or self._on_average(visit.gate[1], visit.node, price)
 
-    def _by_gate(self, gate: tuple[Any, ...]) -> Forecast | None:
-        """What a gate foretold for this row; None where it does not foretell a gain."""
+    def _by_gate(self, gate: tuple[Any, ...], at_least: float) -> Forecast | None:
+        """What a gate foretold for this row; None where it does not foretell a gain.
+
+        `at_least` stands for its price where nobody knows what training rows paid.
+        """
         _, node, margin, threshold, _ = gate
         shape = self._model.shape
         # a gate of the default method has a node above and an end below; its splits between groups have no end
         if self._estimates is None or shape.upper[node] < 0 or shape.lower[node] >= 0:
             return None
-        price = self._price_of_going_on(node)
+        price = self._price_of_going_on(node, at_least)
         return self._priced(margin - threshold + self._estimates.cost_weight * price, price, True)
 
-    def _on_average(self, parent: int, node: int) -> Forecast | None:
+    def _on_average(self, parent: int, node: int, price: float) -> Forecast | None:
         if self._estimates is None:
             return None
         losses = self._estimates.losses[node]
         if losses[parent] < 0 or losses[node] < 0:
             return None
-        return self._priced(float(losses[parent] - losses[node]), self._needs(node, 0)[2], False)
+        return self._priced(float(losses[parent] - losses[node]), price, False)
 
     def _at_the_root(self, visit: _Visit) -> Forecast | None:
         """By what the constant loses; for numbers nobody knows that."""
@@ -218,18 +222,17 @@ class _Explained:
         net = None if worth is None else worth - price
         return Forecast(saving, price, saving - weight * price, worth, net, of_this_row)
 
-    def _price_of_going_on(self, node: int) -> float:
+    def _price_of_going_on(self, node: int, at_least: float) -> float:
         """What rows that go on from a gate pay after it, by the ends that training rows came to."""
         model, training = self._model, self._model.training
         shape, child = model.shape, int(model.shape.upper[node])
-        least = self._needs(child, self._answer._bought)[2]
         if training.reached is None:
-            return least
+            return at_least
         costs = model.terminal_costs()
         below = shape.paths[:, child]
         share = training.reached[below]
         if not share.sum() > 0:
-            return least
+            return at_least
         further = float(np.average(costs[below] - costs[-1 - int(shape.lower[node])], weights=share))
         if training.mean_cost is not None:  # on their own branches rows pay less than their path may cost
             promised = float(training.reached @ costs)
@@ -268,7 +271,7 @@ class _Explained:
         if not features and answer.status in EARLY:
             return None
         names = [self._compiled.feature_names[f] for f in features]
-        expected = None if by is None else self._by_gate(by)
+        expected = None if by is None else self._by_gate(by, price)
         if answer.status in EARLY and answer.expected_loss:  # what the answer lacks is what going on would bring
             expected = self._priced(answer.expected_loss, price, False)
         return NextPurchase(node, names, self._compiled.item_prices(items), price, expected)

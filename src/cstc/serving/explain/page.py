@@ -19,6 +19,7 @@ from .words import (
     next_in_words,
     paid_in_words,
     printed,
+    speaks_of_worth,
     value_in_words,
 )
 
@@ -53,7 +54,8 @@ def as_html(explanation: Explanation) -> str:
     parts.append(_said(f"Why it stopped: {explanation.stopped_because}"))
     more = lost_in_words(explanation), next_in_words(explanation), *explanation.warnings
     parts += [_said(text) for text in more if text]
-    parts.append(f'<p style="opacity:0.7;font-size:90%">{_safe(WORTH)}</p>')
+    if speaks_of_worth(explanation):
+        parts.append(f'<p style="opacity:0.7;font-size:90%">{_safe(WORTH)}</p>')
     return f'<div style="font-family:system-ui,sans-serif;line-height:1.45">{"".join(parts)}</div>'
 
 

@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     from .explanation import Belief, Explanation, Step
 
 __all__ = ["WORTH", "about", "answer_in_words", "as_text", "belief_in_words", "bought_in_words", "class_name", "listed"]
-__all__ += ["lost_in_words", "next_in_words", "paid_in_words", "percent", "printed", "value_in_words"]
+__all__ += [
+    "lost_in_words",
+    "next_in_words",
+    "paid_in_words",
+    "percent",
+    "printed",
+    "speaks_of_worth",
+    "value_in_words",
+]
 
 WIDTH = 100
 MOST_FEATURES, MOST_CLASSES, MOST_LETTERS = 12, 3, 60
@@ -36,7 +44,7 @@ def as_text(explanation: Explanation) -> str:
     for more in (lost_in_words(explanation), next_in_words(explanation), *explanation.warnings):
         if more:
             lines.append(fill(printed(more), WIDTH))
-    if _speaks_of_worth(explanation):
+    if speaks_of_worth(explanation):
         lines += ["", fill(WORTH, WIDTH)]
     return "\n".join(lines)
 
@@ -144,7 +152,8 @@ def next_in_words(explanation: Explanation) -> str:
         return ""
     if not following.features:
         return "The next step would need nothing that is not known."
-    names = listed([printed(name) for name in following.features], MOST_FEATURES)
+    by_price = sorted(following.features, key=lambda name: -following.items.get(name, 0.0))
+    names = listed([printed(name) for name in by_price], MOST_FEATURES)
     text = f"The next purchase would be {names}, for {'up to ' if len(following.features) > 1 else ''}"
     text += f"{money(following.price)}"
     expected = following.expected
@@ -175,7 +184,8 @@ def sure_in_words(belief: Belief) -> str:
     return "" if len(belief.probabilities) == 2 else f" (chance of being wrong: {percent(belief.uncertainty)})"
 
 
-def _speaks_of_worth(explanation: Explanation) -> bool:
+def speaks_of_worth(explanation: Explanation) -> bool:
+    """Whether anything was weighed, so that the reader must know what worth is."""
     following = explanation.next_purchase
     forecasts = [step.expected for step in explanation.steps] + [following.expected if following else None]
     return any(each is not None and each.worth is not None for each in forecasts)
