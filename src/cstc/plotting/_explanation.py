@@ -193,7 +193,7 @@ class ExplanationDisplay:
             expected = following.expected
             if expected is not None and expected.worth is not None:
                 worth, price = about(max(0.0, expected.worth), expected.price)
-                more = "" if expected.price == following.price else " with what may follow"
+                more = "" if price == about(0.0, following.price)[1] else " with what may follow"
                 lines.append((f"    expected to be worth {worth}, for {price}{more}", PALE, "normal"))
         return lines
 
