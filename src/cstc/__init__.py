@@ -43,6 +43,8 @@ _HOMES = {
     "ModelFileError": "model.file",
     "Paper": "paper.method",
     "UnseenValueWarning": "model.unseen",
+    "_explain_row": "serving.explain",
+    "_item_importance": "serving.explain",
     "_within_budget": "serving.table",
     "from_lightgbm": "interop",
     "load": "model.file",

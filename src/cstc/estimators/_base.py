@@ -38,6 +38,7 @@ from ..paper.objective import NodeParameters
 from ..parallel import apart
 from ..progress import Progress
 from ..rows import Rows, check_queries
+from ..serving.explain import as_one_row, is_mapping
 from ..tables import booleans_of, categories_of, is_frame
 from ._methods import explain_unknown, method_of
 from ._parameters import check_parameters
@@ -418,6 +419,43 @@ class CSTCBase(BaseEstimator):
         """
         check_is_fitted(self)
         return self.model_.predict_cost(self._rows(X), counting, budget=budget, unavailable=unavailable)
+
+    def explain(self, row, *, budget=None, unavailable=()):
+        """Step by step, how the answer for one row comes about: what is bought, why, and what it changes.
+
+        Parameters
+        ----------
+        row : table or matrix of one row, array of values, or mapping of names to values
+            Of a mapping, only what the path of the row asks for is needed.
+        budget, unavailable : optional
+            As in `predict`.
+
+        Returns
+        -------
+        cstc.serving.Explanation
+            An object; as text with `print`, with `to_json` and with `to_html`.
+        """
+        check_is_fitted(self)
+        row = row if is_mapping(row) else self._rows(as_one_row(row))
+        return self.model_.explain(row, budget=budget, unavailable=unavailable)
+
+    def item_importance(self, X, y=None):
+        """For each item, the share of rows that buy it, the money that is spent on it, and the loss that it saves.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or table of shape (n, n_features)
+        y : array-like of shape (n,), optional
+            With labels, the loss that is observed when the item is not to be had, less that with it; without them,
+            what the steps that bought the item were expected to save in training (None where that is not known).
+
+        Returns
+        -------
+        cstc.serving.ItemTable
+            One row for each item that the model may buy, the one that most is spent on first; ``to_pandas()``.
+        """
+        check_is_fitted(self)
+        return self.model_.item_importance(self._rows(X), y)
 
     def apply(self, X):
         """The terminal element that each row reaches."""

@@ -117,7 +117,7 @@ class Experts(Method):
         model = build_tree(
             nodes.shape,
             scores,
-            nodes.routes,
+            [None if route is None else route.times(units.risk(1.0)) for route in nodes.routes],
             constant=family.grower.boosting.constant,
             costs=problem.costs,
             link=problem.loss.link,

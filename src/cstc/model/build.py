@@ -36,6 +36,10 @@ class Score:
     weights: np.ndarray
     intercept: np.ndarray
 
+    def times(self, factor: float) -> Score:
+        """The same in other units."""
+        return self if factor == 1.0 else Score(self.pool, self.weights * factor, self.intercept * factor)
+
 
 def build_tree(
     shape: TreeShape,

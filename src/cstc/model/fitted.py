@@ -21,7 +21,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from os import PathLike
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from .schema import Schema
 from .shape import TreeShape
 from .sketch import sketch
 from .training import UNKNOWN, Training
+
+if TYPE_CHECKING:
+    from ..serving.explain import Explanation, ItemTable
 
 __all__ = ["COUNTINGS", "FittedTree", "check_budget", "check_counting"]
 
@@ -320,6 +323,54 @@ class FittedTree:
         return self._answered(
             X, lambda margins: probabilities(margins, self.link), return_cost, budget, unavailable
         )
+
+    def explain(self, row: Any, *, budget: float | None = None, unavailable: Iterable[str] = ()) -> Explanation:
+        """Step by step, how the answer for one row comes about: what is bought, why, and what it changes.
+
+        Parameters
+        ----------
+        row : table or matrix of one row, array of values, or mapping of names to values
+            Of a mapping, only what the path of the row asks for is needed.
+        budget, unavailable : optional
+            As in `predict`.
+
+        Returns
+        -------
+        Explanation
+            An object; as text with `print`, with `to_json` and with `to_html`.
+
+        Examples
+        --------
+        >>> from cstc import CSTCRegressor
+        >>> from cstc.datasets import QUADRANT_COSTS, make_quadrants
+        >>> X, y = make_quadrants(500, random_state=0)
+        >>> model = CSTCRegressor(costs=QUADRANT_COSTS, cost_weight=0.03, weak_learners="identity", random_state=0)
+        >>> explanation = model.fit(X, y).model_.explain(X[0])
+        >>> explanation.cost, [list(step.features) for step in explanation.steps][0]
+        (12.0, ['x0'])
+        """
+        from .. import _explain_row  # by the package's own door, as in `save`
+
+        return _explain_row(self, row, budget, unavailable)
+
+    def item_importance(self, X: Any, y: Any = None) -> ItemTable:
+        """For each item, the share of rows that buy it, the money that is spent on it, and the loss that it saves.
+
+        Parameters
+        ----------
+        X : matrix or table
+        y : array-like of shape (n,), optional
+            With labels, the loss that is observed when the item is not to be had, less that with it; without them,
+            what the steps that bought the item were expected to save in training (None where that is not known).
+
+        Returns
+        -------
+        ItemTable
+            One row for each item that the model may buy, the one that most is spent on first; ``to_pandas()``.
+        """
+        from .. import _item_importance
+
+        return _item_importance(self, X, y)
 
     def apply(self, X: Any) -> np.ndarray:
         """The terminal that each row reaches."""

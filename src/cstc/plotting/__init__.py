@@ -14,12 +14,15 @@ draws it; the display keeps the numbers, and `plot` draws them again elsewhere.
     How many features each two predictive classifiers have in common (paper, figure "jaccard", right).
 `ExtractionDisplay`
     The share of the features of each price that is extracted by depth (paper, figure "features").
+`ExplanationDisplay`
+    How one answer came about: the prediction against the money spent, purchase by purchase.
 
 matplotlib is imported when something is drawn; it comes with the extra ``cstc[plot]``.
 """
 
 from ._cost_quality import CostQualityDisplay
 from ._drawing import COLOURS
+from ._explanation import ExplanationDisplay
 from ._extraction import ExtractionDisplay
 from ._jaccard import JaccardDisplay
 from ._node_predictions import NodePredictionsDisplay
@@ -28,6 +31,7 @@ from ._tree import TreeDisplay
 __all__ = [
     "COLOURS",
     "CostQualityDisplay",
+    "ExplanationDisplay",
     "ExtractionDisplay",
     "JaccardDisplay",
     "NodePredictionsDisplay",

@@ -2,6 +2,7 @@
 
 from .answer import Answer, BudgetReached, DeadlineReached, IncompleteAnswer, SourceFailed
 from .counters import Counters
+from .explain import Explanation, ItemTable
 from .measure import measure_costs
 from .predictor import OnDemandPredictor
 from .session import Session
@@ -12,8 +13,10 @@ __all__ = [
     "BudgetReached",
     "Counters",
     "DeadlineReached",
+    "Explanation",
     "Extractor",
     "IncompleteAnswer",
+    "ItemTable",
     "OnDemandPredictor",
     "Session",
     "SourceFailed",

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import pickle
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .compiled import CompiledTree
 from .sources.extractors import describe
+
+if TYPE_CHECKING:
+    from .explain import Explanation
 
 __all__ = [
     "STATUSES",
@@ -135,6 +138,8 @@ class Answer:
     basis: str = ""
     expected_loss: float | None = 0.0
     warnings: tuple[str, ...] = ()
+    _known: dict[int, Any] | None = field(default=None, repr=False)  # all values that the answer could rest on
+    _paid: int = field(default=0, repr=False)  # items, those too that were paid before
 
     @property
     def complete(self) -> bool:
@@ -214,6 +219,15 @@ class Answer:
         """`to_dict` as JSON, for an audit; `options` go to `json.dumps`."""
         return json.dumps(self.to_dict(), **({"default": str} | options))
 
+    def explain(self) -> Explanation:
+        """Step by step, what was bought and why, what it changed, why it stopped and what would be bought next.
+
+        Not of an answer that was pickled or copied: it has neither the model nor the values any more.
+        """
+        from .explain.of_answer import explain_answer
+
+        return explain_answer(self)
+
     def raise_if_incomplete(self, answers: list[Answer] | None = None) -> None:
         """Strict mode: raise what the status says; `answers` are those of all rows, if there are others."""
         if self.status != "complete":
@@ -228,7 +242,8 @@ class Answer:
     def __getstate__(self) -> dict[str, Any]:
         state = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         record = self._record or Record(self.items, self.trail, self._classes())
-        return state | {"_compiled": None, "_events": [], "_record": record, "error": _portable(self.error)}
+        left_behind: dict[str, Any] = {"_compiled": None, "_known": None, "_events": []}
+        return state | left_behind | {"_record": record, "error": _portable(self.error)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():

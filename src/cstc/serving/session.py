@@ -265,9 +265,9 @@ class Session:
     def answer(self) -> Answer:
         """The answer; before the session is finished, the best one so far, with the status "stopped"."""
         status, reason = self._status, self._reason
-        path, events = self._path, self._events
+        path, events, known = self._path, self._events, self._known
         if status is None:
-            path, events = list(path), list(events)
+            path, events, known = list(path), list(events), dict(known)
             status, reason = "stopped", f"asked for an answer while {shorten(self.wanted())} was wanted"
         rests_on, averaged = self._expert, False
         if self._margins is not None:
@@ -294,6 +294,7 @@ class Session:
             self._bought,
             events,
         )
+        answer._known, answer._paid = known, self._paid
         if not complete:
             self._say_what_it_rests_on(answer, rests_on, averaged or self._part is not None)
         if self._unseen is not None:

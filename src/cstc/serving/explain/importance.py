@@ -1,0 +1,168 @@
+"""What each item was good for, over many rows: the money that was spent on it, and the loss that it saved.
+
+With labels, the loss that an item saves is what rows lose more when nothing of it is to be had (`FittedTree.without`):
+the model then buys other things, so that two items that stand for each other save little each.  Without labels it is
+what the steps that bought it were expected to save: what rows that come to a node lose with the expert before, less
+what they lose with its own, both known from training.  Of a step that bought several items, each has the part that
+its absence would harm.  The first step is held against the constant: what its prediction moves, if it is right, is
+saved.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...model import FittedTree, probabilities
+from ...model.pool import unpack_items
+from ...records import Records
+
+__all__ = ["ItemTable", "item_importance"]
+
+TINY = 1e-15  # the least probability that a loss is taken at
+
+
+class ItemTable(Records):
+    """One row for each item, the one that most is spent on first; `to_pandas` for a data frame.
+
+    Columns: ``item``, ``price``, ``bought`` (share of the rows), ``spent`` (money for each row, on average),
+    ``loss_saved`` (for each row, on average; None if it is not known) and ``worth`` (the same in money).
+    """
+
+    def _shown(self, name: str, value: Any) -> str:
+        if value is None:
+            return "unknown"
+        if name == "bought":
+            return f"{value:.0%}"
+        if name in ("price", "spent", "worth"):
+            return f"{value:,.2f}"
+        return super()._shown(name, value)
+
+
+def item_importance(model: FittedTree, X: Any, y: Any = None) -> ItemTable:
+    """What each item costs and saves on some rows; see `FittedTree.item_importance`."""
+    X = model._matrix(X)
+    bought = model.walk(X, items=True).items
+    if not len(bought):
+        raise ValueError("X has no rows; importance is a mean over rows")
+    saved = _expected(model, X) if y is None else _observed(model, X, y, bought)
+    weight = 0.0 if model.estimates is None else model.estimates.cost_weight
+    rows = []
+    for item in np.flatnonzero(_of_use(model)).tolist():
+        loss = None if saved is None else float(saved[item])
+        price, share = float(model.costs.prices[item]), float(bought[:, item].mean())
+        rows.append(
+            {
+                "item": model.costs.item_names[item],
+                "price": price,
+                "bought": share,
+                "spent": share * price,
+                "loss_saved": loss,
+                "worth": loss / weight if loss is not None and weight > 0 else None,
+            }
+        )
+    return ItemTable(sorted(rows, key=lambda row: (-row["spent"], -(row["loss_saved"] or 0.0), -row["bought"])))
+
+
+def _of_use(model: FittedTree) -> np.ndarray:
+    """Items that some row may buy."""
+    return np.asarray(model.terminal_items().any(axis=0))
+
+
+# -- with labels -----------------------------------------------------------------------------------------------
+
+
+def _observed(model: FittedTree, X: Any, y: Any, bought: np.ndarray) -> np.ndarray:
+    targets = _targets(model, y, len(bought))
+    full = _losses(model, model.walk(X).margins, targets)
+    saved = np.zeros(model.costs.n_items)
+    for item in np.flatnonzero(bought.any(axis=0)).tolist():
+        other = model.without(np.flatnonzero(model.costs.feature_items[:, item]))
+        saved[item] = float((_losses(model, other.walk(X).margins, targets) - full).mean())
+    return saved
+
+
+def _targets(model: FittedTree, y: Any, n: int) -> np.ndarray:
+    y = np.asarray(y)
+    if y.shape != (n,):
+        raise ValueError(f"y has shape {y.shape}; X has {n} rows: give one label for each")
+    classes = model.schema.classes
+    if classes is None:
+        return y.astype(float)
+    unknown = ~np.isin(y, classes)
+    if unknown.any():
+        raise ValueError(f"y holds {y[unknown].tolist()[0]!r}, which is no class of the model: {classes.tolist()}")
+    order = np.argsort(classes, kind="stable")
+    return order[np.searchsorted(classes[order], y)]
+
+
+def _losses(model: FittedTree, margins: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Squared error, or log loss, of each row."""
+    if model.schema.classes is None:
+        return (margins[:, 0] - targets) ** 2
+    shares = probabilities(margins, model.link)
+    return -np.log(np.maximum(shares[np.arange(len(targets)), targets], TINY))
+
+
+# -- without labels --------------------------------------------------------------------------------------------
+
+
+def _expected(model: FittedTree, X: Any) -> np.ndarray | None:
+    estimates = model.estimates
+    if estimates is None:
+        return None
+    shape, n_items = model.shape, model.costs.n_items
+    parts = [_parts(model, node) for node in range(shape.n_nodes)]
+    saved, n = np.zeros(n_items), 0
+    for run in model.runs(X):
+        n += len(run.terminals)
+        visits, ends = shape.paths[run.terminals], shape.terminal_parents[run.terminals]
+        owned = np.zeros((len(run.terminals), n_items), dtype=bool)
+        for node in range(shape.n_nodes):  # a parent comes before its children
+            at = np.flatnonzero(visits[:, node])
+            if not len(at):
+                continue
+            has = owned[at] | _items(model, run.leaves[at], model.route_learners[node])
+            leaves_here = ends[at] == node
+            has[leaves_here] |= _items(model, run.leaves[at[leaves_here]], model.predict_learners[node])
+            new = has & ~owned[at]
+            owned[at] = has
+            share = new * parts[node]
+            total = share.sum(axis=1, keepdims=True)
+            share = np.where(total > 0, share / np.maximum(total, TINY), new / np.maximum(new.sum(axis=1), 1)[:, None])
+            saved += (share * _saving(model, X, run, node, at)[:, None]).sum(axis=0)
+    return saved / max(n, 1)
+
+
+def _items(model: FittedTree, leaves: np.ndarray, learners: np.ndarray) -> np.ndarray:
+    """Bool (n, n_items): what some learners bought on the way to their leaves."""
+    positions = model._position_bits[leaves[:, learners]]
+    return unpack_items(np.bitwise_or.reduce(positions, axis=1), model.costs.n_items)
+
+
+def _parts(model: FittedTree, node: int) -> np.ndarray:
+    """For each item, what the expert of a node loses without the sources that need it."""
+    estimates = model.estimates
+    assert estimates is not None
+    needs = (estimates.source_features.astype(int) @ model.costs.feature_items.astype(int)) > 0  # (n_sources, n_items)
+    return (estimates.harm[node][:, None] * needs).max(axis=0, initial=0.0)
+
+
+def _saving(model: FittedTree, X: Any, run: Any, node: int, at: np.ndarray) -> np.ndarray:
+    """What the step at a node is expected to save at each row."""
+    estimates, shape = model.estimates, model.shape
+    assert estimates is not None
+    if node:
+        losses = estimates.losses[node]
+        before, after = losses[int(shape.parents[node])], losses[node]
+        return np.full(len(at), max(0.0, float(before - after)) if min(before, after) >= 0 else 0.0)
+    rows = X[run.rows][at]
+    learners = np.flatnonzero(model.predict_learners[0])
+    margins = model.pool.subset(learners).scores(rows, model.predict_weights[learners, 0]) if len(learners) else 0.0
+    margins = np.broadcast_to(margins + model.predict_intercepts[0], (len(at), model.n_outputs))
+    if model.schema.classes is None:
+        return (margins[:, 0] - model.constant[0]) ** 2
+    shares = np.maximum(probabilities(np.array(margins), model.link), TINY)
+    constant = np.maximum(probabilities(model.constant[None, :], model.link), TINY)
+    return (shares * np.log(shares / constant)).sum(axis=1)
