@@ -220,12 +220,17 @@ def averaged_margins(tree, x, known, expert):
     return margins
 
 
-def averaged_route(tree, x, known):
-    """Where a row goes when its gates are averaged: the terminal, the nodes, and the features that they look at."""
+def averaged_route(tree, x, known, idle):
+    """Where a row goes when its gates are averaged: the terminal, the nodes, and the features that they look at.
+
+    Gates that decide nothing (`idle`) send all rows to the lower side.
+    """
     learners = range(tree.predict_weights.shape[0])
     looked = set()
 
     def is_above(node):
+        if idle[node]:
+            return False
         used = [t for t in learners if tree.route_weights[t, node] != 0]
         said = [averaged_learner(tree.pool, t, x, known, tree.schema.means) for t in used]
         for t in used:
@@ -258,25 +263,55 @@ def expert_learners(tree, expert):
     return [t for t in range(n_learners) if any(weights[t, q] != 0 for q in range(n_outputs))]
 
 
-def expert_without(tree, node, gone):
-    """The expert that a node answers with when some features are gone."""
-    costs = tree.costs
-    own = {f for t in expert_learners(tree, node) for f in learner_features(tree.pool, t)}
-    if tree.estimates is None or not own & gone:
-        return node
-    above = [k for k in range(len(tree.shape.upper)) if tree.shape.node_paths[node, k]]
-    routing = [t for t in range(len(tree.route_weights)) if any(tree.route_weights[t, k] != 0 for k in above)]
-    routed = {f for t in routing for f in learner_features(tree.pool, t)}
-    paid = items_of(routed - gone, costs.feature_items)
+def experts_without(tree, gone):
+    """The expert that each node answers with when some features are gone, and the gates that decide nothing."""
+    costs, shape, n = tree.costs, tree.shape, len(tree.shape.upper)
+    experts, idle = list(range(n)), [False] * n
+    if tree.estimates is None:
+        return experts, idle
+    own = [{f for t in expert_learners(tree, k) for f in learner_features(tree.pool, t)} for k in range(n)]
 
-    def price(features):
-        return sum(costs.prices[r] for r in items_of(features, costs.feature_items) - paid)
+    def routed(nodes):
+        learners = [t for t in range(len(tree.route_weights)) if any(tree.route_weights[t, k] != 0 for k in nodes)]
+        return {f for t in learners for f in learner_features(tree.pool, t)}
 
-    found = [
-        (loss + tree.estimates.cost_weight * max(0.0, price(features - gone) - price(own)), expert)
-        for loss, expert, features in experts_by_loss(tree, node, gone)
-    ]
-    return min(found)[1] if found else node
+    way = [[j for j in range(n) if shape.node_paths[k, j]] for k in range(n)]
+
+    def best(node, bought):
+        paid = items_of(bought - gone, costs.feature_items)
+
+        def price(features):
+            return sum(costs.prices[r] for r in items_of(features, costs.feature_items) - paid)
+
+        planned, found = price(own[node] | routed(way[node])), []
+        healthy = tree.estimates.losses[node, node]
+        for loss, expert, features in experts_by_loss(tree, node, gone):
+            harm = loss - tree.estimates.losses[node, expert]
+            loss = max(tree.estimates.losses[node, expert], healthy) + harm
+            value = loss + tree.estimates.cost_weight * max(0.0, price(features - gone) - planned)
+            found.append((value, expert, loss))
+        mine = [loss for _, expert, loss in found if expert == node]
+        if not found or (mine and min(found)[2] >= mine[0]):
+            return node
+        return min(found)[1]
+
+    predictive = [shape.upper[k] < 0 or shape.lower[k] < 0 for k in range(n)]
+    for k in range(n):
+        if predictive[k] and own[k] & gone:
+            experts[k] = best(k, routed(way[k]))
+    for k in range(n):
+        is_gate, parent = shape.upper[k] != shape.lower[k], shape.parents[k]
+        if parent >= 0 and idle[parent]:
+            idle[k] = is_gate
+            continue
+        below = [j for j in range(n) if shape.node_paths[j, k]]
+        answers = {experts[j] for j in below if predictive[j]}
+        if is_gate and len(answers) == 1 and answers != {k}:
+            chosen = best(k, routed(way[parent]) if parent >= 0 else set())
+            for j in below:
+                experts[j] = chosen
+            idle[k] = True
+    return experts, idle
 
 
 class BudgetedRow:
@@ -332,8 +367,15 @@ class BudgetedRow:
                 return True
             wave = {self.lacks(t) for t in waiting}
             items = self.items | items_of(wave, self.tree.costs.feature_items)
-            if self.price(items, len(self.done) + len(waiting)) > self.budget:
+            n = len(self.done) + len(waiting)
+            if self.price(items, n) > self.budget:
                 return False
+            if self.tree.estimates is not None and not self.is_early:  # what may come later is looked at, too
+                features = {f for t in learners for f in learner_features(self.tree.pool, t)}
+                whole = items | items_of(features - self.known, self.tree.costs.feature_items)
+                much = self.price(items - self.items, 0) >= 0.25 * self.price(whole - self.items, 0)
+                if much and self.price(whole, n) > self.budget:
+                    return False
             self.known |= wave
             self.items = items
 

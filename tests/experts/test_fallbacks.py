@@ -147,7 +147,9 @@ def test_without_estimates_every_node_answers_for_itself():
     model = kind(costs=PRICES, cost_weight=0.01, **OPTIONS).fit(X, y).model_
     plain = replace(model, estimates=None, fallback_weights=None, fallback_intercepts=None)
     gone = np.array([True, False, False, False, False])
-    assert experts_without(plain, gone).tolist() == list(range(model.shape.n_nodes))
+    experts, idle = experts_without(plain, gone)
+    assert experts.tolist() == list(range(model.shape.n_nodes))
+    assert not idle.any()
 
 
 # -- the choice ---------------------------------------------------------------------------------------------------

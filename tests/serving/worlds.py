@@ -61,7 +61,7 @@ def without_features(model, row, gone):
     The nodes that it passes, its margins, and the items that it needs.
     """
     known = {j for j in range(len(row)) if NAMES[j] not in gone}
-    _, path, looked = reference.averaged_route(model, row, known)
+    _, path, looked = reference.averaged_route(model, row, known, [False] * model.shape.n_nodes)
     margins = reference.averaged_margins(model, row, known, path[-1])
     for t in np.flatnonzero(model.predict_learners[path[-1]]):
         looked |= reference.averaged_features(model.pool, t, row, known)

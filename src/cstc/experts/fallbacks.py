@@ -36,7 +36,7 @@ from .purchases import Stage, orders_of
 
 __all__ = ["Fallbacks", "Sources", "fallbacks_for", "sources_of"]
 
-ROOM = 0.45  # of the room that the trees of the model take, so much for fallbacks at most
+ROOM = 0.55  # of the room that the trees of the model take, so much for fallbacks at most
 OUTAGES = 0.3  # and so much for those without a source, if there are several
 LEAST_ROOM = 1000  # positions of trees, about 45 kB: small models have room for that
 MOST_SOURCES = 12  # of an expert that are looked at: those that it asks most often
@@ -44,7 +44,9 @@ MOST_ROWS = 500  # on which a source's loss is measured
 MOST_HURTING = 3  # sources that experts are grown without
 MOST_OUTAGES = 2  # experts without a source, where rows are many
 MOST_TEACHERS = 5000  # rows that show what one would buy without a source
+FEW_ROWS = 2000  # with fewer, all members are needed to know what an expert loses
 HURTS = 0.02  # part of what the expert explains that is lost with a source, for an expert without it
+HEAD_START = 0.03  # part of what an expert explains that the mean of all members of few rows explains beyond one
 SHRINK = 20  # rows of the whole sample that the loss at a node is mixed with
 
 
@@ -153,6 +155,7 @@ def fallbacks_for(
         taken += _for_budgets(store, family, own, sets, set_harm, room - sum(each.size for each in taken))
         taken = [_measured(store, family, option) for option in _with_more_members(taken, room)]
     losses, path_losses = _at_nodes(nodes, [*own, *taken], rows.weights)
+    losses[:, len(own) :] = _without_head_start(losses[:, len(own) :], taken, family)
     unknown = np.full((len(taken), len(sets)), UNKNOWN)
     set_harm = np.concatenate([set_harm, unknown])
     return [option.score for option in taken], Estimates(
@@ -186,6 +189,22 @@ def _option(
 
 def _price(costs: ResolvedCosts, columns: np.ndarray) -> float:
     return float(costs.bills(costs.items_of(columns[columns >= 0])[None, :])[0])
+
+
+def _without_head_start(losses: np.ndarray, taken: list[_Option], family: Family) -> np.ndarray:
+    """What is observed is what single members lose; experts of nodes answer with all of theirs, fallbacks with some."""
+    rows = family.grower.rows
+    if len(rows) >= MANY_ROWS:
+        return losses
+    constant = _mean(_losses_of_constant(family), rows.weights)
+    losses = losses.copy()
+    for number, option in enumerate(taken):
+        n_all = max(2, len(np.unique(family.grower.folds)))
+        n_own = min(n_all, max(1, round(option.size / max(1, option.expert.part(1).pool.n_positions))))
+        share = (1 / n_own - 1 / n_all) / (1 - 1 / n_all)  # the spread of a mean falls as one over the members
+        known = losses[:, number] >= 0
+        losses[known, number] += HEAD_START * share * np.maximum(0.0, constant - losses[known, number])
+    return losses
 
 
 def _measured(store: Fallbacks, family: Family, option: _Option) -> _Option:
@@ -323,8 +342,9 @@ def _for_outages(store: Fallbacks, family: Family, nodes: Nodes, own: list[_Opti
     missing = [(columns, boosting) for key, (_, columns) in wanted.items() if key not in store.grown]
     if missing:
         blocks = family.grown.chains[0].blocks
-        # of few rows two members, of many one is enough to know what it loses
-        first = [folds == fold for fold in np.unique(folds)[: 2 if len(rows) < MANY_ROWS else 1]]
+        # of many rows one member is enough to know what it loses
+        n_members = len(folds) if len(rows) < FEW_ROWS else 2 if len(rows) < MANY_ROWS else 1
+        first = [folds == fold for fold in np.unique(folds)[:n_members]]
         for (columns, _), expert in zip(missing, grow_experts(missing, rows, blocks=blocks, parts=first), strict=True):
             store.grown[columns.tobytes()] = expert, np.any(first, axis=0)
     found = []

@@ -72,6 +72,15 @@ class Estimates:
         best = int(np.argmin(value))
         return best if value[best] < math.inf else None
 
+    def expected_instead(self, node: int, expert_features: np.ndarray, gone: np.ndarray) -> np.ndarray:
+        """The same for rows that stop at a node, where its own expert lacks something.
+
+        `losses` are those of all rows that come to a node.  Rows that stop there are those for which more was not worth
+        its price: no expert gets credit for being better than the node's own is with all that it asks for.
+        """
+        harm = self.expected(node, expert_features, gone) - np.where(self.losses[node] >= 0, self.losses[node], 0.0)
+        return np.maximum(self.losses[node], self.losses[node, node]) + harm
+
     def without(self, node_experts: np.ndarray, expert_features: np.ndarray, gone: np.ndarray) -> Estimates:
         """What is known of the same experts without some columns, where nodes answer with those of `node_experts`."""
         n_nodes = len(self.losses)

@@ -48,32 +48,58 @@ def model_without(model: FittedTree, columns: np.ndarray) -> FittedTree:
     """The model that does without some columns."""
     gone = np.zeros(len(model.schema.feature_names), dtype=bool)
     gone[columns] = True
-    experts = experts_without(model, gone)
+    experts, idle = experts_without(model, gone)
     pool, owner = without(model.pool, columns, model.schema.means)
+    route_weights, thresholds = model.route_weights[owner], model.thresholds.copy()
+    route_weights[:, idle], thresholds[idle] = 0.0, 1.0  # nothing is bought to choose between equal answers
     estimates = model.estimates
     return replace(
         model,
         pool=pool,
         predict_weights=model.expert_weights[owner][:, experts],
         predict_intercepts=model.expert_intercepts[experts],
-        route_weights=model.route_weights[owner],
+        route_weights=route_weights,
+        thresholds=thresholds,
         fallback_weights=model.fallback_weights[owner],
         estimates=None if estimates is None else estimates.without(experts, model.expert_features, gone),
     ).compressed()
 
 
-def experts_without(model: FittedTree, gone: np.ndarray) -> np.ndarray:
-    """The expert that each node answers with, without the columns `gone` (bool)."""
-    experts, estimates = np.arange(model.shape.n_nodes), model.estimates
+def experts_without(model: FittedTree, gone: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The expert that each node answers with, without the columns `gone` (bool), and the gates that decide nothing.
+
+    Where all that lies beyond a gate is answered by one expert, which is not that of the node, that expert is chosen
+    anew as if nothing had been bought for the gate.
+    """
+    n_nodes, estimates = model.shape.n_nodes, model.estimates
+    experts, idle = np.arange(n_nodes), np.zeros(n_nodes, dtype=bool)
     if estimates is None:
-        return experts
-    features = model.expert_features
-    for node in np.flatnonzero(model.shape.is_predictive & (features[experts] & gone).any(axis=1)).tolist():
-        paid = model.costs.items_of(np.flatnonzero(model.route_features[node] & ~gone))
-        planned = float(_prices(model, features[[node]], paid)[0])
-        best = estimates.best(estimates.expected(node, features, gone), _prices(model, features & ~gone, paid), planned)
-        experts[node] = node if best is None else best
-    return experts
+        return experts, idle
+    predictive, below = model.shape.is_predictive, model.shape.node_paths
+    for node in np.flatnonzero(predictive & (model.expert_features[:n_nodes] & gone).any(axis=1)).tolist():
+        experts[node] = _best(model, node, gone, model.route_features[node])
+    for node in range(n_nodes):
+        parent = model.shape.parents[node]
+        if parent >= 0 and idle[parent]:
+            idle[node] = not model.shape.is_leaf[node]
+            continue
+        answers = experts[below[:, node] & predictive]
+        if not model.shape.is_leaf[node] and (answers == answers[0]).all() and answers[0] != node:
+            before = model.route_features[parent] if parent >= 0 else np.zeros(len(gone), dtype=bool)
+            experts[below[:, node]] = _best(model, node, gone, before)
+            idle[node] = True
+    return experts, idle
+
+
+def _best(model: FittedTree, node: int, gone: np.ndarray, bought: np.ndarray) -> int:
+    """The expert for a node, if the live ones of some features are bought; its own where none is known to be better."""
+    estimates, features = model.estimates, model.expert_features
+    assert estimates is not None
+    paid = model.costs.items_of(np.flatnonzero(bought & ~gone))
+    planned = float(_prices(model, features[[node]] | model.route_features[[node]], paid)[0])
+    expected = estimates.expected_instead(node, features, gone)
+    best = estimates.best(expected, _prices(model, features & ~gone, paid), planned)
+    return node if best is None or expected[best] >= expected[node] else best
 
 
 def _prices(model: FittedTree, features: np.ndarray, paid: np.ndarray) -> np.ndarray:

@@ -29,6 +29,7 @@ from .sources.extractors import describe
 __all__ = ["PREFETCHES", "BadKnownError", "Session"]
 
 PREFETCHES = ("branch", "node")
+MUCH = 0.25  # part of the price of a step
 
 
 class BadKnownError(ValueError):
@@ -714,7 +715,7 @@ class Session:
                 return False
         if self._budget is not None:
             items = self._items_for(features)
-            if self._cost_with(items) > self._budget:
+            if self._cost_with(items) > self._budget or self._must_not_begin(items):
                 self._spend_the_rest(self._over_budget(items))
                 return False
         self._wave += 1
@@ -725,6 +726,19 @@ class Session:
                 return True
         self._wanted = features
         return False
+
+    def _must_not_begin(self, items: int) -> bool:
+        """Whether a wave would eat much of what its step may need, and the rest of that is beyond the budget.
+
+        Then the step could hardly be completed, and the money is missing for experts that are within reach.
+        """
+        if self._budget is None or self._expert is not None or self._compiled.model.estimates is None:
+            return False
+        node = self._node
+        step = node.leave if node.route is None or self._terminal is not None else node.route
+        whole = items | self._items_for(f for f in step.features if f not in self._known)
+        price_of = self._compiled.price_of
+        return self._cost_with(whole) > self._budget and price_of(items) >= MUCH * price_of(whole)
 
     def _decide(self) -> None:
         """All learners of the step are evaluated: predict, or choose the way."""

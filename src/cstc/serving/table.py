@@ -1,6 +1,6 @@
 """The rows of a table under a hard budget: what each would be answered on demand, and what it would pay.
 
-A row whose path costs no more than the budget takes it.  The others are walked one by one, as on demand: they stop
+A row whose path cannot cost more than the budget takes it.  The others are walked one by one, as on demand: they stop
 where the next purchase does not fit, and turn to the expert that is expected to lose least of those within reach.
 """
 
@@ -22,8 +22,10 @@ def within_budget(model: FittedTree, X: Any, budget: float) -> tuple[np.ndarray,
     """Margins (n, n_outputs) and costs (n,) of the rows of a matrix that the model was given already."""
     walked = model.walk(X, items=True)
     margins, costs = walked.margins, model.charge(walked)
+    # where experts can be turned to, a step is not begun that may cost too much
+    most = costs if model.estimates is None else model.charge(walked, "learner")
     compiled = compile_tree(model)
-    for row in np.flatnonzero(costs > budget).tolist():
+    for row in np.flatnonzero(most > budget).tolist():
         answer = _answer(compiled, dense(X, slice(row, row + 1))[0].tolist(), budget)
         margins[row], costs[row] = answer.margins, answer.cost
     return margins, costs
