@@ -55,6 +55,7 @@ import ahead
 import cstc
 from ahead import Data
 from cstc.model import FittedTree
+from cstc.model.outages import experts_without
 from cstc.model.pool import unpack_items
 
 SETS = {"heart_cleveland": 20, "nhanes_classes": 5, "ann_thyroid": 5, "mslr_sample": 5}  # and how many states
@@ -236,7 +237,7 @@ class Trial:
             "one more": best_of(frontier, by_cost[: n_affordable + 1], parts[2]),
             "whatever the cost": best_of(frontier, by_cost, parts[2]),
             "before": ahead.quality(test, walks.answers(self._items(columns))),
-            "experts": model._experts_without(gone).tolist(),
+            "experts": experts_without(model, gone)[0].tolist(),
         }
 
     def _items(self, columns: np.ndarray) -> np.ndarray:
