@@ -407,7 +407,7 @@ def report(cache: Path) -> list[str]:
             f"| {middle(lambda s: s['bytes'][0] / s['bytes'][1]):.2f} |"
         )
     lines += ["", "Each source in turn dead for all rows", ""]
-    further = "with the next dearer model | whatever the cost"
+    further = "with the next more expensive model | whatever the cost"
     lines += [f"| set | states | outages | {columns} | {further} |", f"|---|---|---|---|---{ruler}"]
     for name, states in sets.items():
         cases = [state["outages"] for state in states]

@@ -119,7 +119,11 @@ PAPER = TREE | {
     "pruning": (["no", None], "it must be True or False"),
     "fine_tuning": (["no", 2], "it must be True or False"),
 }
-FOLDS = {"folds": ([*COUNT, 1], "it must be None or a whole number, 2 or more")}
+FOLDS = {
+    "folds": ([*COUNT, 1], "it must be None or a whole number, 2 or more"),
+    "fallbacks": (["yes", 1, None], "it must be True or False"),
+    "sources": (["x0", ["x0"], 3], "it must map names to lists of features"),
+}
 WRONG_IN_METHODS = {Paper: PAPER, Exact: TREE, Experts: FOLDS}
 METHOD_CASES = [
     (method, name, value, message)

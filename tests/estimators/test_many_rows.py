@@ -89,7 +89,7 @@ def wavy(n=MANY, seed=0):
 
 def test_trees_of_many_rows_have_at_most_31_leaves_and_are_at_most_8_splits_deep():
     X, y = wavy()
-    pool = CSTCRegressor(cost_weight=0.0, **QUICK).fit(X, y).model_.pool
+    pool = CSTCRegressor(cost_weight=0.0, method=Experts(fallbacks=False), **QUICK).fit(X, y).model_.pool
     leaves, depth = sizes_of(pool)
     assert leaves.max() == 31
     assert 4 < depth.max() <= 8
@@ -105,7 +105,7 @@ def test_trees_of_many_rows_with_a_given_depth():
 
 def test_trees_of_few_rows_are_four_splits_deep():
     X, y = wavy(2000)
-    pool = CSTCRegressor(cost_weight=0.0, **QUICK).fit(X, y).model_.pool
+    pool = CSTCRegressor(cost_weight=0.0, method=Experts(fallbacks=False), **QUICK).fit(X, y).model_.pool
     leaves, depth = sizes_of(pool)
     assert 8 < leaves.max() <= 16
     assert depth.max() == 4

@@ -303,7 +303,7 @@ TREE = {
 CHANGES = {
     Paper: TREE | {"gate_slope": 0.3, "pruning": False, "fine_tuning": False},
     Exact: TREE | {"solver": "cyclic"},
-    Experts: {"folds": 3},
+    Experts: {"folds": 3, "fallbacks": False, "sources": {"both": ["x0", "x1"]}},
 }
 #: Prices and a weight under which pruning has something to leave and something to take away.
 ROOMY = {"cost_weight": 0.02, "costs": [1.0, 2.0, 2.0, 5.0]}
@@ -312,7 +312,10 @@ ROOMY = {"cost_weight": 0.02, "costs": [1.0, 2.0, 2.0, 5.0]}
 def answers(estimator, rows=X):
     """All that a model says of rows, whose last column may hold a category that matters."""
     model = estimator.fit(rows, Y + 3.0 * (rows[:, 3] == 2)).model_
-    return np.concatenate([model.predict(rows), model.predict_cost(rows), model.predict_cost(rows, "learner")])
+    found = [model.predict(rows), model.predict_cost(rows), model.predict_cost(rows, "learner")]
+    found += [model.predict(rows, unavailable=["x0"]), model.predict_cost(rows, budget=2.0)]
+    n_lost = len(model.columns_named([model.estimates.source_names[0]])) if model.estimates else 0  # with one source
+    return np.concatenate([*found, [n_lost]])
 
 
 @pytest.fixture(scope="module")

@@ -44,7 +44,7 @@ def test_sources_can_be_named():
         ({"a": ["x1"], "b": ["x1"]}, "sources has 'x1' twice"),
         ({"lab": "x1"}, "sources\\['lab'\\] is 'x1'; it must be a list of features"),
         ({"lab": []}, "it must be a list of features"),
-        (["x1"], "sources is a list; it must map names to lists"),
+        (["x1"], "sources is \\['x1'\\]; it must map names to lists"),
     ],
 )
 def test_sources_that_cannot_be(sources, message):

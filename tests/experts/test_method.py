@@ -36,7 +36,8 @@ def test_it_nests_as_scikit_learn_nests_estimators():
 @pytest.mark.parametrize("folds", [2, 3, 7])
 def test_each_fold_makes_a_member_of_every_expert(folds):
     _, X, y, _ = dear_for_some("regression", 300)
-    model = CSTCRegressor(method=Experts(folds=folds), cost_weight=0.0, **(QUICK | {"early_stopping": None}))
+    method = Experts(folds=folds, fallbacks=False)
+    model = CSTCRegressor(method=method, cost_weight=0.0, **(QUICK | {"early_stopping": None}))
     assert model.fit(X, y).model_.pool.n_learners == 10 * folds
 
 
@@ -55,7 +56,7 @@ def test_fitting_changes_no_parameter():
     method = Experts(folds=3)
     model = CSTCRegressor(method=method, **QUICK).fit(X, y)
     assert model.method is method
-    assert vars(method) == {"folds": 3}
+    assert vars(method) == {"folds": 3, "fallbacks": True, "sources": None}
 
 
 def test_a_grid_search_over_folds():
@@ -218,7 +219,7 @@ def test_class_weights_change_no_bill():
 
 def test_no_cost_weight_means_all_features_and_the_mean_of_all_members():
     _, X, y, _ = dear_for_some("regression", 400)
-    model = CSTCRegressor(cost_weight=0.0, **QUICK).fit(X, y)
+    model = CSTCRegressor(cost_weight=0.0, method=Experts(fallbacks=False), **QUICK).fit(X, y)
     assert model.model_.shape.n_nodes == 1
     assert np.array_equal(model.model_.terminal_items(), np.ones((1, 5), dtype=bool))
     assert model.model_.predict_weights == pytest.approx(np.std(y) / 5)  # in the units of y

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import reference
 from builders import N_FEATURES, random_pool, random_table
 from cstc.model import TreePool
-from cstc.model.averaging import averaged_sums, without
+from cstc.model.averaging import averaged_scores, averaged_sums, without
 
 
 def with_shares(rng, pool):
@@ -16,10 +16,12 @@ def with_shares(rng, pool):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6))
-def test_both_ways_are_the_plain_average(seed):
+@given(st.integers(0, 10**6), st.booleans())
+def test_all_ways_are_the_plain_average(seed, identity):
     rng = np.random.default_rng(seed)
-    pool = with_shares(rng, random_pool(rng, 6))
+    pool = with_shares(rng, random_pool(rng, 6, identity=identity))
+    if not identity:
+        pool = pool._replace(linear_feature=np.full(pool.n_positions, -1))
     X = random_table(rng, 7)
     means = rng.normal(size=N_FEATURES)
     dead = np.flatnonzero(rng.random(N_FEATURES) < 0.4)
@@ -38,6 +40,11 @@ def test_both_ways_are_the_plain_average(seed):
         found[:, mine] += outputs[:, t]
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
     weights = rng.normal(size=(pool.n_learners, 2))
+    if (pool.linear_feature < 0).all():
+        nothing = np.zeros(0, dtype=int)
+        plain, averaged = averaged_scores(pool, X, [nothing, dead], weights)
+        np.testing.assert_allclose(plain, pool.scores(X, weights), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(averaged, expected @ weights, rtol=1e-9, atol=1e-12)
     learners = np.flatnonzero(rng.random(pool.n_learners) < 0.7)
     for x, outputs_of_row in zip(X, expected, strict=True):
         hidden = np.where(is_known, x, 1e9)  # what is not known is not looked at

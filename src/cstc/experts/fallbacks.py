@@ -24,9 +24,8 @@ import numpy as np
 from ..boosting import Boosting
 from ..capacity import MANY_ROWS
 from ..costs import ResolvedCosts
-from ..matrix import rows_at
-from ..model import TreePool
-from ..model.averaging import without
+from ..matrix import is_sparse, rows_at
+from ..model.averaging import averaged_scores, without
 from ..model.build import Score
 from ..model.fallbacks import UNKNOWN, Estimates
 from ..rows import Rows, Units, some_of
@@ -44,8 +43,9 @@ MOST_ROWS = 500  # on which a source's loss is measured
 MOST_HURTING = 3  # sources that experts are grown without
 MOST_OUTAGES = 2  # experts without a source, where rows are many
 MOST_TEACHERS = 5000  # rows that show what one would buy without a source
-FEW_ROWS = 2000  # with fewer, all members are needed to know what an expert loses
+FEW_ROWS = 2000  # with fewer, more members are needed to know what an expert loses
 HURTS = 0.02  # part of what the expert explains that is lost with a source, for an expert without it
+FEW_CELLS = 200_000  # rows x positions of trees that are averaged at once
 HEAD_START = 0.03  # part of what an expert explains that the mean of all members of few rows explains beyond one
 SHRINK = 20  # rows of the whole sample that the loss at a node is mixed with
 
@@ -264,7 +264,6 @@ def _harm_without(
     Each member says it of rows that it never saw.  One is enough where rows are many.
     """
     everywhere = np.arange(len(rows)) if at is None else at
-    nothing = np.zeros(rows.X.shape[1])
     more, n_rows = np.zeros(len(lost)), 0.0
     members = expert.members or [expert.score]
     unseen = expert.unseen or [np.full(len(everywhere), True)]
@@ -274,20 +273,29 @@ def _harm_without(
             break
         X, y, weights = rows_at(rows.X, here), rows.y[here], rows.weights[here]
 
-        def risk(pool: TreePool, tree_weights: np.ndarray, *, score=score, X=X, y=y, weights=weights) -> float:
-            margins = score.intercept + pool.scores(X, tree_weights)
-            return float(np.average(boosting.loss.value_and_derivative(margins, y)[0], weights=weights))
-
-        full = risk(score.pool, score.weights)
-        for number, columns in enumerate(lost):
-            pool, owner = without(score.pool, columns, nothing)
-            more[number] += len(here) * (risk(pool, score.weights[owner]) - full)
+        # the first is what is said with nothing lost
+        said = _said_without(score, X, [np.zeros(0, dtype=int), *lost])
+        losses = [boosting.loss.value_and_derivative(margins, y)[0] for margins in said]
+        risks = np.array([np.average(each, weights=weights) for each in losses])
+        more += len(here) * (risks[1:] - risks[0])
         n_rows += len(here)
     return np.maximum(0.0, more / max(n_rows, 1.0))
 
 
+def _said_without(score: Score, X: Any, lost: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Margins of an ensemble at some rows without each of several sets of columns."""
+    pool, weights = score.pool, score.weights
+    if len(lost) and X.shape[0] * pool.n_positions <= FEW_CELLS and not is_sparse(X):
+        return [score.intercept + each for each in averaged_scores(pool, X, lost, weights)]
+    found = []
+    for columns in lost:
+        other, owner = without(pool, columns, np.zeros(X.shape[1]))
+        found.append(score.intercept + other.scores(X, weights[owner]))
+    return found
+
+
 def _sets(family: Family, most: float) -> list[np.ndarray]:
-    """Columns that a budget may be spent on: those of stages that are cheaper than the dearest node."""
+    """Columns that a budget may be spent on: those of stages that are cheaper than the most expensive node."""
     found: dict[bytes, np.ndarray] = {}
     for chain in family.grown.chains:
         for stage in chain.stages:
@@ -343,7 +351,7 @@ def _for_outages(store: Fallbacks, family: Family, nodes: Nodes, own: list[_Opti
     if missing:
         blocks = family.grown.chains[0].blocks
         # of many rows one member is enough to know what it loses
-        n_members = len(folds) if len(rows) < FEW_ROWS else 2 if len(rows) < MANY_ROWS else 1
+        n_members = 3 if len(rows) < FEW_ROWS else 2 if len(rows) < MANY_ROWS else 1
         first = [folds == fold for fold in np.unique(folds)[:n_members]]
         for (columns, _), expert in zip(missing, grow_experts(missing, rows, blocks=blocks, parts=first), strict=True):
             store.grown[columns.tobytes()] = expert, np.any(first, axis=0)
@@ -396,6 +404,8 @@ def _for_budgets(
             if more >= 0
         ]
     most = max(option.price for option in own)
+    if not most > 0:  # nothing has a price
+        return []
     are_nodes = {id(option.expert) for option in own}
     options = {
         id(expert): _option(store, family, expert, expert.part(1), measure=False)

@@ -82,7 +82,7 @@ class Experts(Method):
             raise ValueError(f"fallbacks is {self.fallbacks!r}; it must be True or False")
         if self.sources is not None and not isinstance(self.sources, Mapping):
             raise ValueError(
-                f"sources is a {type(self.sources).__name__}; it must map names to lists of features: "
+                f"sources is {self.sources!r}; it must map names to lists of features: "
                 "{'laboratory': ['glucose', 'insulin']}"
             )
         for source, features in (self.sources or {}).items():

@@ -6,18 +6,19 @@ the training rows that came so far.  A leaf that passes on a column passes on it
 
 Two ways give the same.  Where the same columns are missing for all rows, `without` makes other learners of a pool, none
 of which looks at them; those are walked like any others.  `averaged_sums` is for single rows that each know something
-else.
+else, and `averaged_scores` for few rows that lack one thing after the other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from .pool import TreePool
 
-__all__ = ["averaged_sums", "without"]
+__all__ = ["averaged_scores", "averaged_sums", "without"]
 
 
 def without(pool: TreePool, columns: np.ndarray, means: np.ndarray) -> tuple[TreePool, np.ndarray]:
@@ -124,6 +125,32 @@ class _Rewriting:
             linear_feature=np.where(is_split | (origin < 0), -1, pool.linear_feature[at]),
             share_left=split_only(pool.share_left, 0.5),
         )
+
+
+def averaged_scores(pool: TreePool, X: np.ndarray, lost: Sequence[np.ndarray], weights: np.ndarray) -> list[np.ndarray]:
+    """Weighted sums (n, n_outputs) of some rows without the columns of each of `lost`, for trees with plain leaves.
+
+    Quicker than `without` for few rows and small trees: every position of every tree gets the part of each row that
+    comes to it.
+    """
+    level, levels = pool.roots, []
+    while len(level):
+        levels.append(level[pool.feature[level] >= 0])
+        level = np.concatenate([pool.left[levels[-1]], pool.right[levels[-1]]])
+    here = np.arange(pool.n_positions)
+    left = pool.goes_left(np.broadcast_to(here, (len(X), len(here))), X[:, np.maximum(pool.feature, 0)]).astype(float)
+    leaves = np.flatnonzero(pool.feature < 0)
+    values = pool.value[leaves, None] * weights[pool.owners[leaves]]
+    found = []
+    for columns in lost:
+        share = np.where(np.isin(pool.feature, columns), pool.share_left, left)
+        part = np.zeros((len(X), len(here)))
+        part[:, pool.roots] = 1.0
+        for at in levels:
+            part[:, pool.left[at]] = part[:, at] * share[:, at]
+            part[:, pool.right[at]] = part[:, at] - part[:, pool.left[at]]
+        found.append(part[:, leaves] @ values)
+    return found
 
 
 def averaged_sums(
