@@ -31,6 +31,8 @@ from pathlib import Path
 
 import lightgbm
 import numpy as np
+from sklearn.datasets import make_classification
+from sklearn.metrics import roc_auc_score
 
 import cstc
 from cstc.model import FittedTree, TreeShape
@@ -533,7 +535,63 @@ def resident_memory() -> float:
         return 0.0
 
 
+def quality_under_faults(n_rows: int = 2000, seed: int = 0) -> None:
+    """AUC of a trained model whose sources misbehave like those of the soak, and what it was when answers stopped.
+
+    Before, a row was answered by the last node on its path that needed nothing that had failed, else by the constant.
+    """
+    X, y = make_classification(6000, N_SOAKED, n_informative=6, n_redundant=2, class_sep=0.7, random_state=seed)
+    sources = {name: [f"x{j}" for j in columns] for name, columns in GROUPS.items()}
+    prices = [1.0, 2.0, 2.0, 4.0, 4.0, 4.0, 8.0, 3.0]
+    method = cstc.Experts(sources=sources)
+    model = cstc.CSTCClassifier(costs=prices, cost_weight=0.005, method=method, random_state=seed)
+    tree = model.fit(X[:4000], y[:4000]).model_
+    rows, labels = X[4000 : 4000 + n_rows], y[4000 : 4000 + n_rows]
+    ledger, rng = Ledger(), random.Random(seed)
+
+    def source(name: str, columns: list[int]):
+        def fetch(row):
+            seconds, result = misbehave(rng, ledger, columns)
+            if isinstance(result, BaseException) or seconds == HANG:
+                raise result if isinstance(result, Exception) else TimeoutError("no answer")
+            good = isinstance(result, dict) and all(np.isfinite(v) for v in result.values() if not isinstance(v, str))
+            good = good and len(result) == len(columns) and not any(isinstance(v, str) for v in result.values())
+            return {f"x{j}": float(rows[row, j]) for j in columns} if good else result
+
+        return extractor(provides=[f"x{j}" for j in columns], name=name)(fetch)
+
+    with OnDemandPredictor(tree, [source(*group) for group in GROUPS.items()]) as predictor:
+        answers = [predictor.predict(row) for row in range(len(rows))]
+    now = [answer.probabilities[1] for answer in answers]
+    before = [_as_before(tree, row, answer) for row, answer in zip(rows, answers, strict=True)]
+    broken = sum(not answer.complete for answer in answers) / len(answers)
+    print(f"AUC of {len(rows)} rows, {100 * broken:.0f}% of which met a fault: {roc_auc_score(labels, now):.3f}")
+    healthy = roc_auc_score(labels, tree.predict_proba(rows)[:, 1])
+    print(f"  before: {roc_auc_score(labels, before):.3f}; without faults {healthy:.3f}")
+
+
+def _as_before(tree: FittedTree, row: np.ndarray, answer: Answer) -> float:
+    """The probability that a row got when a failure ended it."""
+    if answer.complete:
+        return answer.probabilities[1]
+    index = {name: j for j, name in enumerate(tree.schema.feature_names)}
+    failed = np.zeros(len(index), dtype=bool)
+    for entry in answer.trail:
+        if entry["event"] == "bought" and entry["outcome"].startswith("failed"):
+            failed[[index[name] for name in entry["features"]]] = True
+    path = np.flatnonzero(tree.shape.paths[tree.apply(row[None, :])[0]])
+    margin = tree.constant[0]
+    for node in path:
+        if not (tree.expert_features[node] & failed).any():
+            weights = tree.predict_weights[:, node]
+            margin = (tree.pool.scores(row[None, :], weights) + tree.predict_intercepts[node])[0, 0]
+        if (tree.route_features[node] & failed).any():
+            break
+    return float(1 / (1 + np.exp(-margin)))
+
+
 def faults(seconds: float, callers: int) -> int:
+    quality_under_faults()
     ledger = soak(seconds, callers)
     answers = sum(n for status, n in ledger.statuses.items() if "own" not in status)
     print(f"{answers} answers to {callers} callers in {seconds:g} s, at most {ledger.most_threads} threads")
