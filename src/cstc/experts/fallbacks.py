@@ -41,6 +41,7 @@ LEAST_ROOM = 1000  # positions of trees, about 45 kB: small models have room for
 MOST_SOURCES = 12  # of an expert that are looked at: those that it asks most often
 MOST_ROWS = 500  # on which a source's loss is measured
 MOST_HURTING = 3  # sources that experts are grown without
+MOST_HEARD = 5000  # rows that say what experts lose
 MOST_OUTAGES = 2  # experts without a source, where rows are many
 MOST_TEACHERS = 5000  # rows that show what one would buy without a source
 FEW_ROWS = 2000  # with fewer, more members are needed to know what an expert loses
@@ -440,28 +441,29 @@ def _losses_of_constant(family: Family) -> np.ndarray:
 def _at_nodes(nodes: Nodes, options: list[_Option], weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What each expert loses at the rows that come to each node, and what those rows lose where they stop.
 
-    An expert is compared with that of the node on the rows that both know.
+    An expert is compared with that of the node on the rows that both know.  Of many rows, some are enough.
     """
     n_nodes = nodes.shape.n_nodes
+    some = some_of(np.arange(len(nodes.at)), MOST_HEARD)
+    stops, at = nodes.stops[some], nodes.at[some]
+    weights, heard = weights[at], np.array([option.losses[at] for option in options])
     losses = np.full((n_nodes, len(options)), UNKNOWN)
     path_losses = np.zeros(n_nodes)
-    everywhere = np.array([_mean(option.losses, weights) for option in options])
-    own = np.array([option.losses for option in options[:n_nodes]])
     for node in range(n_nodes):
-        comes = nodes.at[nodes.shape.node_paths[nodes.stops, node]]
-        stops = nodes.stops[nodes.shape.node_paths[nodes.stops, node]]
-        here = own[node]
-        base = _mean(here[comes], weights[comes], everywhere[node], SHRINK)
-        path_losses[node] = _mean(own[stops, comes], weights[comes], base, SHRINK)
-        for number, option in enumerate(options):
-            known = comes[~np.isnan(option.losses[comes])]
+        comes = np.flatnonzero(nodes.shape.node_paths[stops, node])
+        own = heard[node]
+        base = _mean(own[comes], weights[comes], _mean(own, weights), SHRINK)
+        path_losses[node] = _mean(heard[stops[comes], comes], weights[comes], base, SHRINK)
+        for number in range(len(options)):
+            more = heard[number] - own
             # experts of a group are for its rows alone
-            if number < n_nodes and nodes.rows[number] is not None and len(known) < len(comes):
+            is_of_group = number < n_nodes and nodes.rows[number] is not None
+            if is_of_group and np.isnan(heard[number, comes]).any():
                 continue
-            overall = _mean(option.losses - here, weights)
+            overall = _mean(more, weights)
             if np.isnan(overall):
                 overall = 0.0 if number == node else np.nan
-            difference = _mean((option.losses - here)[known], weights[known], overall, SHRINK)
+            difference = _mean(more[comes], weights[comes], overall, SHRINK)
             if not np.isnan(difference):
                 losses[node, number] = max(0.0, base + difference)
     return losses, path_losses
