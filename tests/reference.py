@@ -220,6 +220,12 @@ def averaged_margins(tree, x, known, expert):
     return margins
 
 
+def says_nothing(tree, expert, known):
+    """Whether an expert looks at features and none of them is known: then the constant answers."""
+    features = {f for t in expert_learners(tree, expert) for f in learner_features(tree.pool, t)}
+    return bool(features) and not features & known
+
+
 def averaged_route(tree, x, known, idle):
     """Where a row goes when its gates are averaged: the terminal, the nodes, and the features that they look at.
 

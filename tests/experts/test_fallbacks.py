@@ -42,6 +42,8 @@ def test_sources_can_be_named():
         ({"lab": [17]}, "names 17, which is no feature"),
         ({"lab": [True]}, "names True, which is no feature"),
         ({"a": ["x1"], "b": ["x1"]}, "sources has 'x1' twice"),
+        ({"x1": ["x2"]}, "sources has 'x1', which is a feature or an item; give the source another name"),
+        ({1: ["x1"]}, "sources has the name 1; names of sources are texts: '1'"),
         ({"lab": "x1"}, "sources\\['lab'\\] is 'x1'; it must be a list of features"),
         ({"lab": []}, "it must be a list of features"),
         (["x1"], "sources is \\['x1'\\]; it must map names to lists"),

@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import pytest
 
+from cstc import CSTCRegressor
 from cstc.costs import CostModel
 from cstc.serving import OnDemandPredictor, Session, extractor
 from serving.outages import (
@@ -241,3 +242,26 @@ def test_models_without_columns_are_made_once_and_not_kept_without_end():
     assert len(made) == 63
     assert not wrong
     assert model.without([]) is model
+
+
+def test_an_extractor_can_be_named_as_down():
+    """Its name stands for what it provides; nothing of it is called."""
+    X = np.random.default_rng(0).normal(size=(400, 5))
+    model = CSTCRegressor(costs=[1.0, 1.0, 2.0, 3.0, 4.0], cost_weight=0.001, n_weak_learners=10, random_state=0)
+    model, rows = model.fit(X, X[:, 0] + X[:, 2] * X[:, 4]).model_, X.tolist()
+    names = model.schema.feature_names
+    calls = []
+
+    def source(name, provides):
+        return extractor(provides=provides, name=name)(
+            lambda row: calls.append(name) or {each: rows[row][names.index(each)] for each in provides}
+        )
+
+    with OnDemandPredictor(model, [source("clinic", names[:2]), source("laboratory", names[2:])]) as predictor:
+        one = predictor.predict(0, unavailable=["clinic"])
+        many = predictor.predict_many([0, 1], unavailable=["clinic"])
+        other = predictor.predict(0, unavailable=names[:2])
+        with pytest.raises(ValueError, match="unavailable names 'kitchen', which is no source"):
+            predictor.predict(0, unavailable=["kitchen"])
+    assert "clinic" not in calls
+    assert (one.value, one.cost) == (other.value, other.cost) == (many[0].value, many[0].cost)

@@ -223,7 +223,7 @@ def test_what_was_already_paid_for_serves_an_early_answer(clinic):
         poor = predictor.predict(OLD, budget=39.99)
         # age counts, and glucose and insulin with their averages, which are 0
         assert (poor.status, poor.cost, poor.node, poor.value) == ("budget", 1.0, 1, 101.0)
-        assert poor.basis == "1 of 3 features: the budget is spent"
+        assert poor.basis == "1 of 3 features: the budget of 39.99 does not reach further"
         assert "41" in poor.reason  # the draw is not bought if the rest of the wave does not fit
         known = predictor.predict(OLD, budget=39.99, known={"bmi": 1.0})
         assert (known.status, known.cost, known.node, known.value) == ("budget", 1.0, 0, 11.5)

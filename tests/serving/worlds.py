@@ -63,6 +63,8 @@ def without_features(model, row, gone):
     known = {j for j in range(len(row)) if NAMES[j] not in gone}
     _, path, looked = reference.averaged_route(model, row, known, [False] * model.shape.n_nodes)
     margins = reference.averaged_margins(model, row, known, path[-1])
+    if reference.says_nothing(model, path[-1], known):
+        margins = model.constant.tolist()
     for t in np.flatnonzero(model.predict_learners[path[-1]]):
         looked |= reference.averaged_features(model.pool, t, row, known)
     items = reference.items_of(looked, model.costs.feature_items)

@@ -23,7 +23,7 @@ import numpy as np
 
 from ..boosting import Boosting
 from ..capacity import MANY_ROWS
-from ..costs import ResolvedCosts
+from ..costs import ResolvedCosts, shorten
 from ..matrix import is_sparse, rows_at
 from ..model.averaging import averaged_scores, without
 from ..model.build import Score
@@ -64,12 +64,16 @@ def sources_of(given: Mapping[str, Sequence[Any]] | None, names: Sequence[str], 
     columns: dict[str, np.ndarray] = {}
     free = np.full(len(names), True)
     for source, features in (given or {}).items():
+        if not isinstance(source, str):
+            raise ValueError(f"sources has the name {source!r}; names of sources are texts: {str(source)!r}")
         at = [_column(source, each, names) for each in features]
         twice = [names[column] for column in at if not free[column]]
         if twice:
             raise ValueError(f"sources has {twice[0]!r} twice; a feature comes from one source")
+        if (source in names and at != [list(names).index(source)]) or source in set(costs.item_names) - set(names):
+            raise ValueError(f"sources has {source!r}, which is a feature or an item; give the source another name")
         free[at] = False
-        columns[str(source)] = np.isin(np.arange(len(names)), at)
+        columns[source] = np.isin(np.arange(len(names)), at)
     priced = costs.feature_items
     left = np.flatnonzero(free)
     while len(left):
@@ -95,7 +99,7 @@ def _column(source: str, feature: Any, names: Sequence[str]) -> int:
         return list(names).index(feature)
     if isinstance(feature, int | np.integer) and not isinstance(feature, bool) and 0 <= feature < len(names):
         return int(feature)
-    raise ValueError(f"sources[{source!r}] names {feature!r}, which is no feature: the features are {list(names)[:8]}")
+    raise ValueError(f"sources[{source!r}] names {feature!r}, which is no feature: the features are {shorten(names)}")
 
 
 @dataclass(eq=False)

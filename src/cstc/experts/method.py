@@ -53,7 +53,8 @@ class Experts(Method):
         rows on 3, from 50,000 on 2.
     fallbacks : bool, default=True
         Whether the model holds further experts, which answer when a budget or an outage keeps a row from what its path
-        needs.
+        needs.  Without them, and without what is measured for them, what is lost is averaged over both sides of the
+        splits, and a budget below the first bill buys nothing.
     sources : dict of str to list of str or int, or None, default=None
         Features that come from one source, and fail together.  Of the others, those that share an item are one source,
         and each other feature is its own.
@@ -93,6 +94,7 @@ class Experts(Method):
         return capacity_for(n_rows)
 
     def train(self, problem: Problem) -> Trained:
+        sources = sources_of(self.sources, problem.schema.feature_names, problem.costs)
         if "family" not in problem.shared:
             problem.shared["family"] = self._grow(problem)
         family, units = problem.shared["family"]
@@ -109,7 +111,7 @@ class Experts(Method):
             family,
             nodes,
             scores,
-            sources_of(self.sources, problem.schema.feature_names, problem.costs),
+            sources,
             problem.cost_weight,
             units,
             grow=self.fallbacks,

@@ -472,6 +472,11 @@ class FittedTree:
         routed = (self.shape.node_paths.astype(int) @ self.route_learners.astype(int)) > 0
         return (routed.astype(int) @ self.learner_features.astype(int)) > 0
 
+    def knows_name(self, name: str) -> bool:
+        """Whether a source, an item or a feature has this name."""
+        sources = [] if self.estimates is None else self.estimates.source_names
+        return name in sources or name in self.costs.item_names or name in self.schema.feature_names
+
     def columns_named(self, unavailable: Any) -> np.ndarray:
         """The columns that are lost with some sources, items or features, each given by its name."""
         return columns_named(self, unavailable)
@@ -520,7 +525,7 @@ class FittedTree:
 
 def _is_nothing(unavailable: Any) -> bool:
     """Whether nothing is said to be down; arrays of names are compared with nothing."""
-    return isinstance(unavailable, tuple) and not unavailable
+    return unavailable is None or (isinstance(unavailable, tuple) and not unavailable)
 
 
 def check_budget(budget: Any) -> float:

@@ -23,7 +23,9 @@ __all__ = ["columns_named", "experts_without", "model_without"]
 
 def columns_named(model: FittedTree, unavailable: Any) -> np.ndarray:
     """The columns that are lost with some sources, items or features, each given by its name."""
-    if isinstance(unavailable, str):
+    if unavailable is None:
+        return np.zeros(0, dtype=int)
+    if isinstance(unavailable, str | bytes):
         raise ValueError(f"unavailable is the text {unavailable!r}; give a list of names: [{unavailable!r}]")
     if not hasattr(unavailable, "__iter__"):
         raise ValueError(f"unavailable is {unavailable!r}; give a list of names of sources, items or features")
@@ -52,12 +54,16 @@ def model_without(model: FittedTree, columns: np.ndarray) -> FittedTree:
     pool, owner = without(model.pool, columns, model.schema.means)
     route_weights, thresholds = model.route_weights[owner], model.thresholds.copy()
     route_weights[:, idle], thresholds[idle] = 0.0, 1.0  # nothing is bought to choose between equal answers
+    weights, intercepts = model.expert_weights[owner][:, experts], model.expert_intercepts[experts]
+    features = model.expert_features[experts]
+    blind = np.asarray(features.any(axis=1) & ~(features & ~gone).any(axis=1))
+    weights[:, blind], intercepts[blind] = 0.0, model.constant  # what knows nothing says the constant
     estimates = model.estimates
     return replace(
         model,
         pool=pool,
-        predict_weights=model.expert_weights[owner][:, experts],
-        predict_intercepts=model.expert_intercepts[experts],
+        predict_weights=weights,
+        predict_intercepts=intercepts,
         route_weights=route_weights,
         thresholds=thresholds,
         fallback_weights=model.fallback_weights[owner],

@@ -138,7 +138,8 @@ class OnDemandPredictor:
         prefetch, strict : optional
             As in the constructor, for this call.
         unavailable : iterable of str, optional
-            Sources, items or features that are known to be down: nothing of them is asked for, and nothing paid.
+            Sources (of the model, or extractors), items or features that are known to be down: nothing of them is asked
+            for, and nothing paid.
 
         Returns
         -------
@@ -211,10 +212,22 @@ class OnDemandPredictor:
             budget=budget,
             prefetch=self.prefetch if prefetch is None else prefetch,
             strict=self.strict if strict is None else strict,
-            unavailable=unavailable,
+            unavailable=unavailable if unavailable == () else self._down(unavailable),
             _charges=self._charges,
             _once=self._unseen,
         )
+
+    def _down(self, unavailable: Any) -> Any:
+        """What is down, with the features of an extractor for its name."""
+        if not hasattr(unavailable, "__iter__") or isinstance(unavailable, str | bytes):
+            return unavailable  # whoever reads it says what is wrong
+        provides = {each.name: each.provides for each in self.extractors}
+        of_model = self._compiled.model.knows_name
+        found: list[Any] = []
+        for name in unavailable:
+            is_extractor = isinstance(name, str) and name in provides and not of_model(name)
+            found += [f for f in provides[name] if f in self._compiled.index] if is_extractor else [name]
+        return tuple(found)
 
     def _check_open(self) -> None:
         if self._caller.closed:
@@ -345,8 +358,7 @@ class OnDemandPredictor:
 
     def _sessions(self, rows, known, paid, budget, prefetch, strict, unavailable) -> list[Session]:
         paid = list(paid) if not isinstance(paid, str) else paid
-        if hasattr(unavailable, "__iter__") and not isinstance(unavailable, str):
-            unavailable = tuple(unavailable)
+        unavailable = unavailable if unavailable == () else self._down(unavailable)
         known = [None] * len(rows) if known is None else _one_each("known", known, len(rows))
         budgets = [budget] * len(rows) if _is_one(budget) else _one_each("budget", budget, len(rows))
         sessions = [

@@ -837,12 +837,13 @@ class Session:
         if averaged:
             seen = seen & self._known.keys()
         planned = self._whole.experts[here].features
-        why = {"budget": "the budget is spent", "deadline": "the deadline came", "stopped": "it was stopped"}.get(
-            answer.status
-        )
+        why = {"deadline": "the deadline came", "stopped": "it was stopped"}.get(answer.status)
+        if answer.status == "budget":
+            why = f"the budget of {self._budget:g} does not reach further"
+        gone = [f for f in self._gone if self._whole.asks(here, (f,))] or self._gone
         if self._gone:
             is_failure = not self._gone.isdisjoint(self._failed)
-            outage = f"{self._whole.describe(self._gone)} {'failed' if is_failure else 'unavailable'}"
+            outage = f"{self._whole.describe(gone)} {'failed' if is_failure else 'unavailable'}"
             why = outage if why is None else f"{outage}, {why}"
         answer.basis = f"{len(seen)} of {len(planned | seen)} features: {why or answer.reason}"
         if averaged and self._part is None:

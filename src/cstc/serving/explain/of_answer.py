@@ -131,12 +131,14 @@ class _Explained:
         if visit.gate is None:
             if not is_first:
                 return "It takes the place of what could not be had."
+            if self._is_instead:
+                return "It is what promises most of all that can be had now; usually, something else comes first."
             return f"Every case begins with this.{_on_average(expected)}"
         parent = visit.gate[1]
         if expected is not None and expected.of_this_row:
             return f"It promised to pay: {_weighed(expected, self._is_last(visit.node))}"
         asked = np.flatnonzero((self._model.route_learners[parent][:, None] & self._model.learner_features).any(axis=0))
-        by = listed([self._compiled.feature_names[f] for f in asked.tolist()], most=4)
+        by = listed([self._compiled.feature_names[f] for f in asked.tolist() if f in self._raw], most=4)
         return f"By what is known so far ({by}), this is what cases like this one need.{_on_average(expected)}"
 
     # -- beliefs -----------------------------------------------------------------------------------------------
@@ -180,7 +182,14 @@ class _Explained:
 
     # -- what was expected -------------------------------------------------------------------------------------
 
+    @property
+    def _is_instead(self) -> bool:
+        """Whether the root was left for something else: then what was forecast of it was not bought."""
+        return not self._answer.complete and self._answer.path[-1] == 0
+
     def _forecast(self, visit: _Visit) -> Forecast | None:
+        if visit.gate is None and self._is_instead:
+            return None
         if visit.gate is None:
             return self._at_the_root(visit) if visit.node == 0 else None
         price = self._compiled.price_of(visit.items)
