@@ -14,6 +14,7 @@ import numpy as np
 
 from ..costs import shorten
 from .averaging import without
+from .fallbacks import UNKNOWN
 
 if TYPE_CHECKING:
     from .fitted import FittedTree
@@ -59,6 +60,11 @@ def model_without(model: FittedTree, columns: np.ndarray) -> FittedTree:
     blind = np.asarray(features.any(axis=1) & ~(features & ~gone).any(axis=1))
     weights[:, blind], intercepts[blind] = 0.0, model.constant  # what knows nothing says the constant
     estimates = model.estimates
+    if estimates is not None:
+        estimates = estimates.without(experts, model.expert_features, gone)
+        losses = estimates.losses.copy()
+        losses[:, np.flatnonzero(blind)] = UNKNOWN
+        estimates = replace(estimates, losses=losses)
     return replace(
         model,
         pool=pool,
@@ -67,7 +73,7 @@ def model_without(model: FittedTree, columns: np.ndarray) -> FittedTree:
         route_weights=route_weights,
         thresholds=thresholds,
         fallback_weights=model.fallback_weights[owner],
-        estimates=None if estimates is None else estimates.without(experts, model.expert_features, gone),
+        estimates=estimates,
     ).compressed()
 
 

@@ -135,6 +135,8 @@ class _Explained:
                 return "It is what promises most of all that can be had now; usually, something else comes first."
             return f"Every case begins with this.{_on_average(expected)}"
         parent = visit.gate[1]
+        if expected is None and not self._answer.complete and self._estimates is not None:
+            return "It takes the place of what could not be had."
         if expected is not None and expected.of_this_row:
             return f"It promised to pay: {_weighed(expected, self._is_last(visit.node))}"
         asked = np.flatnonzero((self._model.route_learners[parent][:, None] & self._model.learner_features).any(axis=0))
@@ -190,6 +192,12 @@ class _Explained:
     def _forecast(self, visit: _Visit) -> Forecast | None:
         if visit.gate is None and self._is_instead:
             return None
+        found = self._forecast_of_path(visit)
+        # what was foretold was something else, where more was paid than that
+        is_other = found is not None and self._compiled.price_of(visit.items) > (1 + 1e-9) * found.price
+        return None if is_other and not self._answer.complete else found
+
+    def _forecast_of_path(self, visit: _Visit) -> Forecast | None:
         if visit.gate is None:
             return self._at_the_root(visit) if visit.node == 0 else None
         price = self._compiled.price_of(visit.items)
