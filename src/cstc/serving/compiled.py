@@ -104,6 +104,7 @@ class CompiledTree:
         self.classes: list | None = None if model.schema.classes is None else model.schema.classes.tolist()
         self.constant = [float(margin) for margin in model.constant]
         self._options: dict[int, list[tuple[float, CompiledExpert, tuple[int, ...] | None]]] = {}
+        self._summed: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # learners and weights of experts
         self._prices_of: dict[int, float] = {0: 0.0}
         units, self._scale = model.costs.decimal or (None, 1.0)  # as in `ResolvedCosts.bill`, without arrays
         self._units: list[float] | None = None if units is None else units.tolist()
@@ -237,10 +238,12 @@ class CompiledTree:
     def averaged(self, number: int, known: Mapping[int, float]) -> list[float]:
         """Margins of an expert, by number, averaged over what is not known (`model.averaging`)."""
         model = self.model
+        if number not in self._summed:
+            weights = model.expert_weights[:, number]
+            learners = np.flatnonzero(weights.any(axis=1))
+            self._summed[number] = learners, weights[learners]
         row, is_known = self._row(known)
-        weights = model.expert_weights[:, number]
-        learners = np.flatnonzero(weights.any(axis=1))
-        sums = averaged_sums(model.pool, row, is_known, learners, weights[learners], model.schema.means)
+        sums = averaged_sums(model.pool, row, is_known, *self._summed[number], model.schema.means)
         return (sums + model.expert_intercepts[number]).tolist()
 
     def source_of(self, feature: int) -> frozenset[int]:
