@@ -11,7 +11,7 @@ __all__ = ["gate_features", "predictive_features"]
 
 def predictive_features(model: FittedTree) -> np.ndarray:
     """Bool (n_nodes, n_features): the features of the learners that each node predicts with; none where it does not."""
-    uses = _learner_features(model)
+    uses = model.learner_features
     found = (model.predict_learners.astype(int) @ uses.astype(int)) > 0
     found[~model.shape.is_predictive] = False
     return found
@@ -19,8 +19,4 @@ def predictive_features(model: FittedTree) -> np.ndarray:
 
 def gate_features(model: FittedTree) -> np.ndarray:
     """Bool (n_nodes, n_features): the features of the learners that each node routes with; none at leaf classifiers."""
-    return (model.route_learners.astype(int) @ _learner_features(model).astype(int)) > 0
-
-
-def _learner_features(model: FittedTree) -> np.ndarray:
-    return model.pool.learner_uses(np.eye(len(model.schema.feature_names), dtype=bool))
+    return (model.route_learners.astype(int) @ model.learner_features.astype(int)) > 0
