@@ -7,7 +7,8 @@ import pytest
 from sklearn.metrics import log_loss
 
 from cstc import CostModel, CSTCClassifier, CSTCRegressor, Experts
-from cstc.experts.fallbacks import LEAST_ROOM, ROOM, sources_of
+from cstc.experts.fallbacks import LEAST_ROOM, ROOM
+from cstc.experts.sources import sources_of
 from cstc.model.fallbacks import UNKNOWN, Estimates
 from cstc.model.outages import experts_without
 from experts.cases import PRICES, TASKS, dear_for_some, own_features, resolved

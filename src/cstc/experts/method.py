@@ -30,10 +30,11 @@ from ..rows import Rows, Units, folds_of
 from .candidates import Candidate, Family, candidates_for, everything_of, least_of
 from .chain import ChainGrower
 from .expert import scores_of, work_of_expert
-from .fallbacks import fallbacks_for, sources_of
+from .fallbacks import fallbacks_for
 from .gates import expect_gates
 from .lazy import LazyExperts
 from .purchases import EXPONENTS, MOST_STAGES, unit_of_prices
+from .sources import sources_of
 
 __all__ = ["Experts"]
 

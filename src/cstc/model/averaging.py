@@ -28,10 +28,7 @@ def without(pool: TreePool, columns: np.ndarray, means: np.ndarray) -> tuple[Tre
     learners of one, its sides, with their leaves shrunk by their shares; under any other split the learners of both
     sides are paired, so that there are about as many as one way down has such splits, and one more.
     """
-    gone = np.zeros(int(max(pool.feature.max(initial=-1), pool.linear_feature.max(initial=-1))) + 1, dtype=bool)
-    gone[columns[columns < len(gone)]] = True
-    dead_split = (pool.feature >= 0) & gone[np.maximum(pool.feature, 0)] if len(gone) else pool.feature >= 0
-    dead_leaf = (pool.linear_feature >= 0) & gone[np.maximum(pool.linear_feature, 0)] if len(gone) else dead_split
+    dead_split, dead_leaf = np.isin(pool.feature, columns), np.isin(pool.linear_feature, columns)
     affected = np.unique(pool.owners[dead_split | dead_leaf])
     affected = affected[affected >= 0]
     if not len(affected):
