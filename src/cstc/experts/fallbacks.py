@@ -10,7 +10,7 @@ For outages
 
 All are one or some members of a cross-fitted expert, so that they take little room, and those for budgets are there
 already.  What each expert loses at the rows that come to a node is observed out of fold; what it loses more when a
-source is down, on rows that its first member never saw, with the trees averaged over both branches (`model.averaging`).
+source is down, on rows that its members never saw, with the trees averaged over both branches (`model.averaging`).
 """
 
 from __future__ import annotations
