@@ -5,8 +5,8 @@ At a split on a value that is missing for no reason of its own (a source is down
 the training rows that came so far.  A leaf that passes on a column passes on its mean.
 
 Three ways give the same.  Where the same columns are missing for all rows, `without` makes other learners of a pool,
-none of which looks at them; those are walked like any others.  `averaged_sums` is for single rows that each know something
-else, and `averaged_scores` for few rows that lack one thing after the other.
+none of which looks at them; those are walked like any others.  `averaged_sums` is for single rows that each know
+something else, and `averaged_scores` for few rows that lack one thing after the other.
 """
 
 from __future__ import annotations

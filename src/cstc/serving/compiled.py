@@ -65,13 +65,12 @@ class Classifier:
 class CompiledExpert:
     """What a row may be answered with that cannot go on: the expert of a node, or a fallback."""
 
-    __slots__ = ("features", "intercepts", "items", "number", "predict", "step", "weights")
+    __slots__ = ("features", "intercepts", "number", "step", "weights")
 
-    def __init__(self, number: int, step: Step, items: int, weights: Any, intercepts: list[float]) -> None:
+    def __init__(self, number: int, step: Step, weights: Any, intercepts: list[float]) -> None:
         self.number = number
         self.step = step
         self.features = frozenset(step.features)
-        self.items = items  # that its features require
         self.weights = weights
         self.intercepts = intercepts
 
@@ -157,11 +156,8 @@ class CompiledTree:
         for number in range(model.expert_weights.shape[1]):
             weights = model.expert_weights[:, number]
             step = self._step(np.flatnonzero(weights.any(axis=1)))
-            items = 0
-            for feature in step.features:
-                items |= self.feature_items[feature]
             prepared = self.plan.weights(weights)
-            found.append(CompiledExpert(number, step, items, prepared, model.expert_intercepts[number].tolist()))
+            found.append(CompiledExpert(number, step, prepared, model.expert_intercepts[number].tolist()))
         return found
 
     @cached_property
