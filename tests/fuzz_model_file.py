@@ -35,10 +35,12 @@ from model_files import (
     TASKS,
     array_names,
     as_version_1,
+    as_version_2,
     get,
     pack,
     pick,
     put,
+    random_mixture,
     random_model,
     smoke,
     unpack,
@@ -366,8 +368,8 @@ def missing_member(rng, members):
 
 def other_version(rng, members):
     manifest = json.loads(members["manifest.json"])
-    other = 3 - manifest["version"]  # 1 and 2 are both read, and hold different things
-    manifest["version"] = pick(rng, [0, other, 3, 99, 10**30, -1, "1", "2", 1.0, 1.5, True, None, [1], {"1": 1}])
+    others = {1, 2, 3} - {manifest["version"]}  # all of them are read, and hold different things
+    manifest["version"] = pick(rng, [0, *others, 4, 99, 10**30, -1, "1", "2", 1.0, 1.5, True, None, [1], {"1": 1}])
     if rng.random() < 0.3:
         manifest["added later"] = {"x": 1}
     members["manifest.json"] = json.dumps(manifest).encode()
@@ -495,8 +497,42 @@ def base_files():
     for k in range(24):
         cstc.save(random_model(rng, TASKS[k % 3]), path)
         raw = path.read_bytes()
-        files.append(as_version_1(raw) if k % 4 == 0 else raw)
+        files.append({0: as_version_1, 1: as_version_2}.get(k % 4, bytes)(raw))
     return files
+
+
+@functools.cache
+def base_mixtures():
+    """A few mixtures: their bytes are mutated, and so are the files within them."""
+    rng = np.random.default_rng(2014)
+    path, files = Path(scratch()) / "base.cstc", []
+    for k in range(6):
+        cstc.save(random_mixture(rng, TASKS[k % 3]), path)
+        files.append(path.read_bytes())
+    return files
+
+
+def mutate_mixture(rng):
+    """A mixture with one thing changed: its bytes, one of the models in it, or what joins them."""
+    raw = pick(rng, base_mixtures())
+    choice = int(rng.integers(3))
+    if choice == 0:
+        mutation = pick(rng, [flip_bits, truncate, cut_or_paste, exchange_blocks, junk_around, damage_zip_records])
+        changed, must_refuse = mutation(rng, raw)
+        return changed, f"mixture: {mutation.__name__}", must_refuse
+    members = unpack(raw)
+    if choice == 1:
+        name = pick(rng, ["cheaper.cstc", "costlier.cstc"])
+        members[name], what, must_refuse = mutate(rng, members[name])
+    else:
+        what, must_refuse = "what joins them", True
+        changes = [{"share": 1.5}, {"share": -0.1}, {"share": None}, {"share": float("nan")}, {"seed": -1}]
+        changes += [{"seed": 10**30}, {"seed": 0.5}, {"more": 1}]
+        document = json.loads(members["mixture.json"]) | pick(rng, changes)
+        members["mixture.json"] = json.dumps(document).encode()
+        if rng.random() < 0.3:
+            members["costlier.cstc"] = pick(rng, [raw, b"", members["mixture.json"]])  # a mixture in a mixture
+    return pack(with_digest(members)), f"mixture: {what}", must_refuse
 
 
 class TooSlowError(BaseException):
@@ -510,7 +546,8 @@ def _out_of_time(*_):
 def try_one(seed, number):
     """Mutate, load, use.  Returns what was done and what came of it; raises on anything that must not happen."""
     rng = np.random.default_rng([seed, number])
-    raw, name, must_refuse = mutate(rng, pick(rng, base_files()))
+    of_mixture = rng.random() < 0.1
+    raw, name, must_refuse = mutate_mixture(rng) if of_mixture else mutate(rng, pick(rng, base_files()))
     path = Path(scratch()) / "mutated.cstc"
     path.write_bytes(raw)
     signal.setitimer(signal.ITIMER_REAL, TIME_LIMIT)
@@ -575,7 +612,7 @@ def main(arguments=None):
         began = time.perf_counter()
         try:
             name, outcome = try_one(options.seed, number)
-            counts[name.split("+")[0].split(",")[0], outcome] += 1
+            counts[name.split("+")[0].split(",")[0].split(":")[0], outcome] += 1
         except (Exception, TooSlowError) as error:
             failures.append(number)
             print(
@@ -588,8 +625,7 @@ def main(arguments=None):
         if (number + 1) % 5000 == 0:
             rate = (number + 1) / (time.perf_counter() - start)
             print(f"{number + 1} of {options.mutations}, seed {options.seed}, {rate:.0f} per second", flush=True)
-    for mutation in BYTE_MUTATIONS + MEMBER_MUTATIONS:
-        name = mutation.__name__
+    for name in [mutation.__name__ for mutation in BYTE_MUTATIONS + MEMBER_MUTATIONS] + ["mixture"]:
         print(f"{name:20} {counts[name, 'loaded']:7} loaded {counts[name, 'refused']:7} refused")
     loaded, refused = (sum(n for (_, found), n in counts.items() if found == each) for each in ("loaded", "refused"))
     print(

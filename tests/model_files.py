@@ -5,10 +5,11 @@ import io
 import json
 import warnings
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 
-from cstc import UnseenValueWarning
+from cstc import Mixture, UnseenValueWarning
 from cstc.costs import ResolvedCosts
 from cstc.model import FittedTree, Schema, Training, TreePool, TreeShape
 from cstc.model.fallbacks import Estimates
@@ -124,8 +125,16 @@ def random_model(rng, link=None):
             rng.normal(size=n_features),
         ),
         training=random_training(rng, shape.n_terminals),
+        limit=float(rng.random()) * 5 if rng.random() < 0.3 else None,
         **fallbacks,
     )
+
+
+def random_mixture(rng, link=None):
+    """Two models of the same columns, classes and prices."""
+    first = random_model(rng, link)
+    second = replace(first, thresholds=first.thresholds + rng.normal(), constant=first.constant + 1.0)
+    return Mixture(first, second, share=float(rng.random()), seed=int(rng.integers(2**31)))
 
 
 def random_fallbacks(rng, n_learners, n_nodes, n_outputs, n_features):
@@ -171,7 +180,9 @@ def _smoke(model, rng):
     for missing in (False, True):
         X = random_rows(rng, model, missing=missing)
         margins, branch = model.decision_and_cost(X)
-        learner = model.predict_cost(X, "learner")
+        learner = model.with_limit(None).predict_cost(X, "learner")  # a limit is counted by branches
+        if model.limit is not None:
+            assert (branch <= model.limit).all()
         if not missing:
             assert np.isfinite(margins).all()
             if model.schema.classes is not None:
@@ -180,8 +191,10 @@ def _smoke(model, rng):
         assert (branch >= 0).all()
         assert (branch <= learner * (1 + 1e-9)).all()
         assert len(model.predict(X)) == len(X)
-        assert (model.apply(X) < model.shape.n_terminals).all()
+        assert (model.apply(X) < model.n_terminals).all()
     assert np.isfinite(model.terminal_costs()).all()
+    if isinstance(model, Mixture):
+        return
     model.compressed()
     gone = np.flatnonzero(rng.random(len(model.schema.feature_names)) < 0.5)
     X = random_rows(rng, model, missing=False)
@@ -225,13 +238,23 @@ ADDED_BY_2 += ("losses", "path_losses", "harm", "set_harm", "source_places", "se
 
 
 def as_version_1(raw):
-    """The bytes of a file as version 1 had them: without what version 2 adds."""
+    """The bytes of a file as version 1 had them: without what later versions add."""
     members = unpack(raw)
     document = json.loads(members["model.json"])
-    del document["booleans"], document["training"], document["estimates"]
+    del document["booleans"], document["training"], document["estimates"], document["limit"]
     for name in ADDED_BY_2:
         members.pop(f"arrays/{name}.npy", None)
     manifest = json.loads(members["manifest.json"]) | {"version": 1}
+    members |= {"model.json": json.dumps(document).encode(), "manifest.json": json.dumps(manifest).encode()}
+    return pack(with_digest(members))
+
+
+def as_version_2(raw):
+    """The bytes of a file as version 2 had them."""
+    members = unpack(raw)
+    document = json.loads(members["model.json"])
+    del document["limit"]
+    manifest = json.loads(members["manifest.json"]) | {"version": 2}
     members |= {"model.json": json.dumps(document).encode(), "manifest.json": json.dumps(manifest).encode()}
     return pack(with_digest(members))
 

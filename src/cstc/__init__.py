@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .frontier import Frontier
     from .interop import from_lightgbm
     from .model.file import ModelFileError, load, save
+    from .model.mixture import Mixture
     from .model.unseen import UnseenValueWarning
     from .paper.exact import Exact
     from .paper.method import Paper
@@ -23,6 +24,7 @@ __all__ = [
     "Exact",
     "Experts",
     "Frontier",
+    "Mixture",
     "ModelFileError",
     "Paper",
     "UnseenValueWarning",
@@ -40,10 +42,12 @@ _HOMES = {
     "Exact": "paper.exact",
     "Experts": "experts.method",
     "Frontier": "frontier",
+    "Mixture": "model.mixture",
     "ModelFileError": "model.file",
     "Paper": "paper.method",
     "UnseenValueWarning": "model.unseen",
     "_explain_row": "serving.explain",
+    "_importance_in_mixture": "serving.explain",
     "_item_importance": "serving.explain",
     "_within_budget": "serving.table",
     "from_lightgbm": "interop",

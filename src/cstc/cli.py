@@ -13,6 +13,7 @@ import numpy as np
 from . import __version__
 from .model import FittedTree
 from .model.file import FileIdentity, ModelFileError, load_named
+from .model.mixture import Mixture
 
 try:
     import click
@@ -170,7 +171,7 @@ def _in_options(message: str) -> str:
     return message.replace("given= what every call brings along as known", "--given what every request brings along")
 
 
-def _load(path: str) -> tuple[FittedTree, FileIdentity]:
+def _load(path: str) -> tuple[FittedTree | Mixture, FileIdentity]:
     try:
         return load_named(path)
     except (ModelFileError, OSError) as error:
@@ -212,12 +213,24 @@ def _find_extractors(name: str) -> list[Any]:
 @model_argument
 def inspect(model: str) -> None:
     """Print which model it is, its tree, its items with their prices, and its features."""
-    tree, identity = _load(model)
-    for block in (_identity(tree, identity), _summary(tree), _tree(tree), _items(tree), _features(tree)):
+    loaded, identity = _load(model)
+    click.echo("\n".join(_identity(loaded, identity)))
+    if isinstance(loaded, FittedTree):
+        _show(loaded)
+        return
+    click.echo(f"mixture      {1 - loaded.share:.1%} of rows take the cheaper of two models, {loaded.share:.1%} the other")
+    click.echo(f"seed         {loaded.seed}, of the coins that are drawn from the ids of rows")
+    for name, tree in zip(("cheaper", "more expensive"), loaded.trees, strict=True):
+        click.echo(f"\nthe {name} model")
+        _show(tree)
+
+
+def _show(tree: FittedTree) -> None:
+    for block in (_summary(tree), _tree(tree), _items(tree), _features(tree)):
         click.echo("\n".join(block))
 
 
-def _identity(tree: FittedTree, identity: FileIdentity) -> list[str]:
+def _identity(tree: FittedTree | Mixture, identity: FileIdentity) -> list[str]:
     training = tree.training
     lines = [f"model        {identity.name}", f"sha256       {identity.sha256}"]
     known = [] if training.rows is None else [f"on {_count(training.rows, 'row')}"]
@@ -236,6 +249,8 @@ def _summary(tree: FittedTree) -> list[str]:
         f"{_count(tree.pool.n_learners, 'weak learner')}",
         f"all features {full:g}",
     ]
+    if tree.limit is not None:
+        lines.append(f"limit        {tree.limit:g}; no row pays more")
     n_fallbacks = tree.fallback_weights.shape[1]
     if n_fallbacks:
         lines.append(f"fallbacks    {_count(n_fallbacks, 'expert')} for when a source is down or the budget is spent")

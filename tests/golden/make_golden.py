@@ -1,7 +1,7 @@
-"""Makes ``model-v2.cstc`` and ``model-v2.json``: a file of version 2, and what its model answers.
+"""Makes ``model-v3.cstc`` and ``mixture-v3.cstc``: files of version 3, and in JSON what their models answer.
 
-It ran once, and so did the one that made those of version 1, of the same model without what version 2 adds.  The
-files stay as they are, and every later version of cstc must read them and answer the same:
+It ran once, and so did those that made the files of versions 1 and 2, of the same model without what later versions
+add.  The files stay as they are, and every later version of cstc must read them and answer the same:
 
     python tests/golden/make_golden.py
 """
@@ -17,6 +17,7 @@ from cstc.costs import ResolvedCosts
 from cstc.model import FittedTree, Schema, Training, TreePool, TreeShape
 from cstc.model.fallbacks import Estimates
 from cstc.model.file import save
+from cstc.model.mixture import Mixture
 
 HERE = Path(__file__).parent
 
@@ -100,6 +101,18 @@ def golden_model_2():
     )
 
 
+def golden_model_3():
+    """The same with all that version 3 adds."""
+    return replace(golden_model_2(), limit=40.5)
+
+
+def golden_mixture():
+    """Two models that differ in their gates, and in what they say before anything is bought."""
+    model = golden_model_2()
+    other = replace(model, thresholds=np.array([-2.0, 0.0]), constant=np.array([0.0, 0.5, 0.0]))
+    return Mixture(model, other, share=0.375, seed=7)
+
+
 ROWS = [
     [0.0, -2.0, 0.0, 0.0, 1.0],
     [0.0, 0.0, 1.0, 1.0, 2.0],
@@ -126,13 +139,27 @@ def _answers(model, X):
         "predict_proba": model.predict_proba(X).tolist(),
         "apply": model.apply(X).tolist(),
         "cost by branch": model.predict_cost(X, "branch").tolist(),
-        "cost by learner": model.predict_cost(X, "learner").tolist(),
+        "cost by learner": model.with_limit(None).predict_cost(X, "learner").tolist(),
         "items by branch": model.bought_items(X).astype(int).tolist(),
         "without glucose": model.without([1]).decision_function(X).tolist(),
         "cost without glucose": model.without([1]).predict_cost(X).tolist(),
     }
 
 
+def mixture_answers(mixture):
+    """Which rows take the more expensive model, by ids of all kinds, and what the rows cost."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ids = ["a", "ä", "7", 7, 7.0, -1, "patient 17"]
+        X = np.array(ROWS, dtype=float)
+        return {
+            "coins": mixture.takes_costlier(len(ids), ids).tolist() + mixture.takes_costlier(40).tolist(),
+            "cost": mixture.predict_cost(X, ids=ids).tolist(),
+        }
+
+
 if __name__ == "__main__":
-    save(golden_model_2(), HERE / "model-v2.cstc")
-    (HERE / "model-v2.json").write_text(json.dumps(answers(golden_model_2()), indent=1) + "\n")
+    save(golden_model_3(), HERE / "model-v3.cstc")
+    (HERE / "model-v3.json").write_text(json.dumps(answers(golden_model_3()), indent=1) + "\n")
+    save(golden_mixture(), HERE / "mixture-v3.cstc")
+    (HERE / "mixture-v3.json").write_text(json.dumps(mixture_answers(golden_mixture()), indent=1) + "\n")

@@ -23,7 +23,20 @@ import model_files
 from cstc import CSTCClassifier, CSTCRanker, CSTCRegressor, Exact, Experts, ModelFileError
 from cstc.model import Schema, Training, TreePool, TreeShape
 from cstc.model.file import load_named
-from model_files import TASKS, as_version_1, get, pack, put, random_model, random_rows, smoke, unpack, with_digest
+from model_files import (
+    TASKS,
+    as_version_1,
+    as_version_2,
+    get,
+    pack,
+    put,
+    random_mixture,
+    random_model,
+    random_rows,
+    smoke,
+    unpack,
+    with_digest,
+)
 
 TESTS = Path(__file__).parents[1]
 SMALL = {"n_weak_learners": 5, "method": Experts(folds=2), "random_state": 0, "n_jobs": 1}
@@ -54,6 +67,7 @@ def assert_same_model(model, other):
         assert model.schema.classes.tolist() == other.schema.classes.tolist()
     assert model.schema.booleans == other.schema.booleans
     assert_same_training(model.training, other.training)
+    assert model.limit == other.limit
 
 
 def assert_same_estimates(estimates, other):
@@ -109,9 +123,61 @@ def test_random_models_come_back_as_they_were(path, link, seed):
     X = random_rows(rng, model, n=50)
     assert np.array_equal(model.decision_function(X), loaded.decision_function(X), equal_nan=True)
     assert np.array_equal(model.apply(X), loaded.apply(X))
-    for counting in ("branch", "learner"):
+    for counting in ("branch",) if model.limit is not None else ("branch", "learner"):
         assert np.array_equal(model.predict_cost(X, counting), loaded.predict_cost(X, counting))
     smoke(loaded, rng)
+
+
+@pytest.mark.filterwarnings("ignore::cstc.UnseenValueWarning")
+@pytest.mark.parametrize("seed", range(12))
+def test_random_mixtures_come_back_as_they_were(path, seed):
+    rng = np.random.default_rng(seed)
+    mixture = random_mixture(rng, TASKS[seed % 3])
+    mixture.save(path)
+    loaded = cstc.load(path)
+    assert isinstance(loaded, cstc.Mixture)
+    assert (loaded.share, loaded.seed) == (mixture.share, mixture.seed)
+    for tree, other in zip(mixture.trees, loaded.trees, strict=True):
+        assert_same_model(tree, other)
+    X = random_rows(rng, mixture, n=50)
+    assert np.array_equal(mixture.decision_function(X), loaded.decision_function(X), equal_nan=True)
+    assert np.array_equal(mixture.predict_cost(X), loaded.predict_cost(X))
+    smoke(loaded, rng)
+    again = path.with_name("again.cstc")
+    cstc.save(loaded, again)
+    assert again.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"share": 1.5}, "share is 1.5; it must be a number from 0 to 1"),
+        ({"share": 1}, "'share' in mixture.json is a int; it must be a float"),
+        ({"seed": -1}, "seed is -1; it must be a whole number from 0 to"),
+        ({"further": 1}, "mixture.json has the entries"),
+    ],
+)
+def test_what_joins_two_models_is_checked(path, change, message):
+    random_mixture(np.random.default_rng(1)).save(path)
+    members = unpack(path.read_bytes())
+    document = json.loads(members["mixture.json"]) | change
+    with pytest.raises(ModelFileError, match=message):
+        load_members(path, members | {"mixture.json": json.dumps(document).encode()})
+
+
+def test_the_models_of_a_mixture_are_checked_and_belong_together(path):
+    rng = np.random.default_rng(1)
+    mixture = random_mixture(rng)
+    mixture.save(path)
+    whole = path.read_bytes()
+    members = unpack(whole)
+    with pytest.raises(ModelFileError, match=r"costlier\.cstc: it does not end as a model file does"):
+        load_members(path, members | {"costlier.cstc": members["costlier.cstc"][:-5]})
+    with pytest.raises(ModelFileError, match=r"cheaper\.cstc: it is a mixture; a mixture is of two models that are"):
+        load_members(path, members | {"cheaper.cstc": whole})
+    mixture.cheaper.with_costs(np.full(len(mixture.schema.feature_names), 3.0)).save(path)
+    with pytest.raises(ModelFileError, match="the two models of a mixture must have the same prices"):
+        load_members(path, members | {"cheaper.cstc": path.read_bytes()})
 
 
 def test_a_loaded_model_is_saved_as_the_same_bytes(path):
@@ -241,7 +307,7 @@ def golden():
     return module
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_every_version_is_read_for_ever(version):
     expected = json.loads((TESTS / "golden" / f"model-v{version}.json").read_text())
     answers = golden().answers(cstc.load(TESTS / "golden" / f"model-v{version}.cstc"))
@@ -259,20 +325,31 @@ def test_what_later_versions_add_is_unknown_in_the_first():
     assert_same_training(model.training, Training())
     assert model.schema.booleans == frozenset()
     assert_same_model(cstc.load(TESTS / "golden" / "model-v2.cstc"), golden().golden_model_2())
+    assert_same_model(cstc.load(TESTS / "golden" / "model-v3.cstc"), golden().golden_model_3())
+
+
+def test_a_mixture_of_version_3_is_read_for_ever():
+    expected = json.loads((TESTS / "golden" / "mixture-v3.json").read_text())
+    mixture = cstc.load(TESTS / "golden" / "mixture-v3.cstc")
+    assert golden().mixture_answers(mixture)["coins"] == expected["coins"]  # on every machine the same
+    np.testing.assert_allclose(golden().mixture_answers(mixture)["cost"], expected["cost"], rtol=1e-12)
 
 
 def test_the_bytes_are_the_same_on_every_machine(path):
     """To go on with the files of the next version when `save` writes that; the tests above stay."""
-    cstc.save(golden().golden_model_2(), path)
-    assert path.read_bytes() == (TESTS / "golden" / "model-v2.cstc").read_bytes()
+    cstc.save(golden().golden_model_3(), path)
+    assert path.read_bytes() == (TESTS / "golden" / "model-v3.cstc").read_bytes()
+    cstc.save(golden().golden_mixture(), path)
+    assert path.read_bytes() == (TESTS / "golden" / "mixture-v3.cstc").read_bytes()
 
 
-def test_an_old_file_is_saved_as_a_new_one(path):
+@pytest.mark.parametrize("older", [as_version_1, as_version_2])
+def test_an_old_file_is_saved_as_a_new_one(path, older):
     cstc.save(random_model(np.random.default_rng(3), "softmax"), path)
-    path.write_bytes(as_version_1(path.read_bytes()))
+    path.write_bytes(older(path.read_bytes()))
     old = cstc.load(path)
     old.save(path)
-    assert json.loads(unpack(path.read_bytes())["manifest.json"])["version"] == 2
+    assert json.loads(unpack(path.read_bytes())["manifest.json"])["version"] == 3
     assert_same_model(old, cstc.load(path))
 
 
@@ -481,12 +558,12 @@ def test_what_is_no_file_is_not_waited_for(path):
         cstc.load(path.parent)
 
 
-@pytest.mark.parametrize("version", [3, 17])
+@pytest.mark.parametrize("version", [4, 17])
 def test_a_later_version_is_named(path, members, version):
     members["manifest.json"] = json.dumps({"format": "cstc-model", "version": version, "new": True}).encode()
     members["arrays/of_the_future.npy"] = b""
     path.write_bytes(pack(members))
-    with pytest.raises(ModelFileError, match=f"it has version {version} of the format and this cstc reads up to 2"):
+    with pytest.raises(ModelFileError, match=f"it has version {version} of the format and this cstc reads up to 3"):
         cstc.load(path)
 
 

@@ -105,11 +105,14 @@ class Checkpoint:
         if stored.get("fingerprint") != self._fingerprint:
             raise ValueError(f"{str(self.folder / name)!r}.json belongs to another fit; delete it, or the whole folder")
         try:
-            return load(self.folder / f"{name}.cstc"), stored["state"]
+            model = load(self.folder / f"{name}.cstc")
         except (ModelFileError, OSError) as error:
             raise ValueError(
                 f"{name}.cstc of the checkpoint cannot be read: {error}. Without {name}.json it is fitted again"
             ) from error
+        if not isinstance(model, FittedTree):
+            raise ValueError(f"{name}.cstc is no model of this checkpoint. Without {name}.json it is fitted again")
+        return model, stored["state"]
 
     def store(self, weight: float, model: FittedTree, state: Mapping[str, Any]) -> None:
         """Add a finished model."""

@@ -2,9 +2,16 @@
 
 ::
 
-    manifest.json        {"format": "cstc-model", "version": 2, "sha256": "..."}
-    model.json           names, categories, classes, link, items, what is known of the training
+    manifest.json        {"format": "cstc-model", "version": 3, "sha256": "..."}
+    model.json           names, categories, classes, link, items, the limit, what is known of the training
     arrays/NAME.npy      little-endian arrays in numpy's format 1.0, see `_VERSIONS`
+
+or, of a mixture (from version 3 on), two such files as they are, and what joins them::
+
+    manifest.json
+    mixture.json         {"share": 0.25, "seed": 0}
+    cheaper.cstc
+    costlier.cstc
 
 Members are stored as they are, in a fixed order, with a fixed date: the same model gives the same bytes on
 every machine, and a file cannot unpack to more than its own size.  The digest covers the format, the version
@@ -28,7 +35,7 @@ import re
 import stat
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -36,6 +43,7 @@ import numpy as np
 from ..costs import ResolvedCosts
 from .fallbacks import Estimates
 from .fitted import FittedTree
+from .mixture import Mixture
 from .pool import STEPS, TreePool
 from .schema import Schema
 from .shape import TreeShape
@@ -53,6 +61,9 @@ CHUNK = 2**20
 
 _MANIFEST = "manifest.json"
 _DOCUMENT = "model.json"
+_MIXTURE = "mixture.json"
+_MIXTURE_CONTENTS = (_MIXTURE, "cheaper.cstc", "costlier.cstc")
+FIRST_WITH_MIXTURES = 3
 _POOL_ARRAYS = tuple(field.name for field in fields(TreePool))
 
 
@@ -117,25 +128,24 @@ _FIRST = _Version(
         "may_miss": ("|b1", 1),
     },
 )
-_VERSIONS = {
-    1: _FIRST,
-    2: _FIRST.with_more(
-        entries={"booleans": (list,), "training": (dict,), "estimates": (dict, type(None))},
-        arrays={
-            "share_left": ("|u1", 1),  # in steps of 1/254
-            "means": ("<f8", 1),
-            "fallback_places": ("<i8", 1),  # in (n_learners, n_fallbacks, n_outputs)
-            "fallback_values": ("<f8", 1),
-            "fallback_intercepts": ("<f8", 2),
-            "losses": ("<f8", 2),  # these six of the estimates, empty where there are none
-            "path_losses": ("<f8", 1),
-            "harm": ("<f8", 2),
-            "set_places": ("<i8", 1),  # in (n_sets, n_features)
-            "set_harm": ("<f8", 2),
-            "source_places": ("<i8", 1),  # in (n_sources, n_features)
-        },
-    ),
-}
+_SECOND = _FIRST.with_more(
+    entries={"booleans": (list,), "training": (dict,), "estimates": (dict, type(None))},
+    arrays={
+        "share_left": ("|u1", 1),  # in steps of 1/254
+        "means": ("<f8", 1),
+        "fallback_places": ("<i8", 1),  # in (n_learners, n_fallbacks, n_outputs)
+        "fallback_values": ("<f8", 1),
+        "fallback_intercepts": ("<f8", 2),
+        "losses": ("<f8", 2),  # these six of the estimates, empty where there are none
+        "path_losses": ("<f8", 1),
+        "harm": ("<f8", 2),
+        "set_places": ("<i8", 1),  # in (n_sets, n_features)
+        "set_harm": ("<f8", 2),
+        "source_places": ("<i8", 1),  # in (n_sources, n_features)
+    },
+)
+_THIRD = _SECOND.with_more(entries={"limit": (float, type(None))})
+_VERSIONS = {1: _FIRST, 2: _SECOND, 3: _THIRD}
 VERSION = max(_VERSIONS)
 _IN_MEMORY = {"i": np.int64, "f": np.float64, "b": np.bool_, "u": np.int64}
 
@@ -155,7 +165,7 @@ def save(model: Any, path: str | os.PathLike[str], *, trained: Any = None) -> No
 
     Parameters
     ----------
-    model : fitted estimator or FittedTree
+    model : fitted estimator, FittedTree or Mixture
     path : path
     trained : str, date or datetime, optional
         When the model was trained, as ISO 8601.  A file has no date that nobody gave: the same model would not give
@@ -177,15 +187,14 @@ def save(model: Any, path: str | os.PathLike[str], *, trained: Any = None) -> No
     True
     """
     tree = getattr(model, "model_", model)
-    if not isinstance(tree, FittedTree):
+    if not isinstance(tree, FittedTree | Mixture):
         raise TypeError(f"a {type(model).__name__} cannot be saved; give a fitted estimator or its model_")
     if trained is not None:
-        tree = replace(tree, training=replace(tree.training, trained=as_iso_date(trained)))
-    validate_model(tree)
-    write_whole(os.path.realpath(os.fsdecode(path)), _pack(_members_of(tree)))
+        tree = tree.with_training_date(as_iso_date(trained))
+    write_whole(os.path.realpath(os.fsdecode(path)), _bytes_of(tree))
 
 
-def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> FittedTree:
+def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> FittedTree | Mixture:
     """Read a model from a file that `save` wrote.
 
     Nothing in the file is executed, and all of it is checked.  The model takes matrices of numbers, a categorical
@@ -199,7 +208,7 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> FittedT
 
     Returns
     -------
-    FittedTree
+    FittedTree or Mixture
 
     Raises
     ------
@@ -211,14 +220,16 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> FittedT
     return _load(path, max_bytes, None)
 
 
-def load_named(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> tuple[FittedTree, FileIdentity]:
+def load_named(
+    path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES
+) -> tuple[FittedTree | Mixture, FileIdentity]:
     """`load`, and what the file is: both are of the same bytes, whoever replaces the file meanwhile."""
     digest = hashlib.sha256()
     model = _load(path, max_bytes, digest)
     return model, FileIdentity(os.path.basename(os.fsdecode(path)), digest.hexdigest())
 
 
-def _load(path: str | os.PathLike[str], max_bytes: int, digest: Any) -> FittedTree:
+def _load(path: str | os.PathLike[str], max_bytes: int, digest: Any) -> FittedTree | Mixture:
     """`digest` is fed with the whole of the file, once it was found right."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -229,12 +240,41 @@ def _load(path: str | os.PathLike[str], max_bytes: int, digest: Any) -> FittedTr
                 stream.seek(0)
                 while chunk := stream.read(CHUNK):
                     digest.update(chunk)
+        if _MIXTURE in members:
+            return _mixture_of(members, max_bytes)
         return _model_of(_VERSIONS[version], members, max_bytes)
     except ModelFileError as error:
         raise ModelFileError(f"{os.fspath(path)}: {error}") from error.__cause__
 
 
 # -- model <-> members -------------------------------------------------------------------------------------------
+
+
+def _bytes_of(model: FittedTree | Mixture) -> bytes:
+    if isinstance(model, FittedTree):
+        validate_model(model)
+        return _pack(_members_of(model), _VERSIONS[VERSION].contents)
+    content = _json({"share": model.share, "seed": model.seed}), *map(_bytes_of, model.trees)
+    return _pack(dict(zip(_MIXTURE_CONTENTS, content, strict=True)), _MIXTURE_CONTENTS)
+
+
+def _mixture_of(members: dict[str, bytearray], max_bytes: int) -> Mixture:
+    """Both models must fit into what one may take."""
+    document = _read_json(_MIXTURE, members[_MIXTURE])
+    _check_keys(_MIXTURE, document, {"share": (float,), "seed": (int,)})
+    trees = []
+    for name in _MIXTURE_CONTENTS[1:]:
+        try:
+            version, inner = _unpack(io.BytesIO(members[name]), max_bytes // 2)
+            if _MIXTURE in inner:
+                fail("it is a mixture; a mixture is of two models that are none")
+            trees.append(_model_of(_VERSIONS[version], inner, max_bytes // 2))
+        except ModelFileError as error:
+            raise ModelFileError(f"{name}: {error}") from error.__cause__
+    try:
+        return Mixture(trees[0], trees[1], share=document["share"], seed=document["seed"])
+    except ValueError as error:
+        raise ModelFileError(str(error)) from None
 
 
 def _members_of(model: FittedTree) -> dict[str, bytes]:
@@ -249,6 +289,7 @@ def _members_of(model: FittedTree) -> dict[str, bytes]:
         "booleans": [name for name in schema.feature_names if name in schema.booleans],
         "training": _describe_training(model.training),
         "estimates": _describe_estimates(model.estimates),
+        "limit": model.limit,
     }
     arrays = {name: getattr(model.pool, name) for name in _POOL_ARRAYS}
     arrays["share_left"] = np.round(STEPS * model.pool.share_left)
@@ -320,6 +361,7 @@ def _model_of(version: _Version, members: dict[str, bytearray], max_bytes: int) 
             means=arrays.get("means"),
         ),
         training=_read_training(document["training"]) if "training" in document else Training(),
+        limit=document.get("limit"),
         **fallbacks,
     )
     validate_model(model)
@@ -515,16 +557,16 @@ def _read_npy(name: str, raw: bytearray, kind: str, n_dimensions: int) -> np.nda
 # -- members <-> file --------------------------------------------------------------------------------------------
 
 
-def _digest(version: int, members: Mapping[str, bytes | bytearray]) -> str:
+def _digest(version: int, members: Mapping[str, bytes | bytearray], contents: tuple[str, ...]) -> str:
     digest = hashlib.sha256(f"{FORMAT} {version}\n".encode())
-    for name in _VERSIONS[version].contents:
+    for name in contents:
         digest.update(f"{name} {len(members[name])}\n".encode())
         digest.update(members[name])
     return digest.hexdigest()
 
 
-def _pack(members: Mapping[str, bytes]) -> bytes:
-    manifest = {"format": FORMAT, "version": VERSION, "sha256": _digest(VERSION, members)}
+def _pack(members: Mapping[str, bytes], contents: tuple[str, ...]) -> bytes:
+    manifest = {"format": FORMAT, "version": VERSION, "sha256": _digest(VERSION, members, contents)}
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
         for name, content in ((_MANIFEST, _json(manifest)), *members.items()):
@@ -545,7 +587,8 @@ def _unpack(stream: BinaryIO, max_bytes: int) -> tuple[int, dict[str, bytearray]
         with zipfile.ZipFile(stream) as archive:
             infos = _check_directory(archive.infolist(), size, max_bytes)
             manifest = _read_manifest(_read_member(archive, infos[_MANIFEST]))
-            contents = _VERSIONS[manifest["version"]].contents
+            is_mixture = manifest["version"] >= FIRST_WITH_MIXTURES and _MIXTURE in infos
+            contents = _MIXTURE_CONTENTS if is_mixture else _VERSIONS[manifest["version"]].contents
             if infos.keys() != {_MANIFEST, *contents}:
                 missing, strange = {_MANIFEST, *contents} - infos.keys(), infos.keys() - {_MANIFEST, *contents}
                 fail(
@@ -556,7 +599,7 @@ def _unpack(stream: BinaryIO, max_bytes: int) -> tuple[int, dict[str, bytearray]
         raise
     except Exception as error:  # zipfile raises a dozen kinds of errors on damaged files, not all of them its own
         raise ModelFileError(f"it cannot be read as a zip: {str(error)[:200]}") from error
-    if _digest(manifest["version"], members) != manifest["sha256"]:
+    if _digest(manifest["version"], members, contents) != manifest["sha256"]:
         fail("its content does not have the digest that its manifest names: the file was damaged or changed")
     return manifest["version"], members
 
@@ -582,7 +625,8 @@ def _check_directory(infos: list[zipfile.ZipInfo], size: int, max_bytes: int) ->
             fail(f"the member {shown(name)} is there twice")
         if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size or info.flag_bits & 1:
             fail(f"the member {shown(name)} is compressed or encrypted; a model file stores its members as they are")
-        limit = {_MANIFEST: MAX_MANIFEST_BYTES, _DOCUMENT: max_bytes // JSON_SHARE}.get(name, size)
+        texts = {_MANIFEST: MAX_MANIFEST_BYTES, _MIXTURE: MAX_MANIFEST_BYTES, _DOCUMENT: max_bytes // JSON_SHARE}
+        limit = texts.get(name, size)
         if info.file_size > limit:
             fail(f"the member {shown(name)} claims {info.file_size} bytes, more than the {limit} that it may have")
         by_name[name] = info

@@ -16,9 +16,11 @@ Only numpy is imported here: a loaded model needs nothing else.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from numbers import Real
 from os import PathLike
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -40,7 +42,7 @@ from .training import UNKNOWN, Training
 if TYPE_CHECKING:
     from ..serving.explain import Explanation, ItemTable
 
-__all__ = ["COUNTINGS", "FittedTree", "check_budget", "check_counting"]
+__all__ = ["COUNTINGS", "FittedTree", "Held", "check_budget", "check_counting", "check_limit", "least_of"]
 
 COUNTINGS = ("branch", "learner")
 ROW_BLOCK = 4096
@@ -64,6 +66,15 @@ class Walked:
 
     margins: np.ndarray  # (n, n_outputs)
     terminals: np.ndarray  # (n,)
+    items: np.ndarray  # bool (n, n_items)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What rows that are held to a budget answer, pay and buy."""
+
+    margins: np.ndarray  # (n, n_outputs)
+    costs: np.ndarray  # (n,)
     items: np.ndarray  # bool (n, n_items)
 
 
@@ -96,6 +107,8 @@ class FittedTree:
         What is known of the experts; None where nothing is.
     training : Training
         What is known of its training; nothing, for a model that was built otherwise.
+    limit : float or None
+        A hard budget that belongs to the model: no row pays more, wherever it is answered (`with_limit`).
     """
 
     pool: TreePool
@@ -112,6 +125,7 @@ class FittedTree:
     fallback_weights: Any = None
     fallback_intercepts: Any = None
     estimates: Estimates | None = None
+    limit: float | None = None
 
     def __post_init__(self) -> None:
         if self.fallback_weights is None:
@@ -123,12 +137,21 @@ class FittedTree:
     def n_outputs(self) -> int:
         return self.predict_weights.shape[2]
 
+    @property
+    def n_nodes(self) -> int:
+        return self.shape.n_nodes
+
+    @property
+    def n_terminals(self) -> int:
+        return self.shape.n_terminals
+
     def __repr__(self) -> str:
         sizes = [(self.shape.n_nodes, "node"), (self.pool.n_learners, "learner")]
         sizes += [(len(self.schema.feature_names), "feature"), (self.costs.n_items, "item")]
         costs = self.terminal_costs()
         what = ", ".join(counted(*size) for size in sizes)
-        return f"<FittedTree: {what}, paths cost {span(costs.min(), costs.max())}>"
+        limit = "" if self.limit is None else f", limit {self.limit:g}"
+        return f"<FittedTree: {what}, paths cost {span(costs.min(), costs.max())}{limit}>"
 
     def _repr_html_(self) -> str:
         return sketch(self)
@@ -275,8 +298,8 @@ class FittedTree:
         return self.schema.matrix(X, self.plain_features, ignored)
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Margins of shape (n, n_outputs) at the terminal that each row reaches."""
-        return self.walk(self._matrix(X)).margins
+        """Margins of shape (n, n_outputs) at the terminal that each row reaches, or where its limit leaves it."""
+        return self.walk(self._matrix(X)).margins if self.limit is None else self.decision_and_cost(X)[0]
 
     def answers(self, margins: np.ndarray) -> np.ndarray:
         """Predictions from margins: values, or classes."""
@@ -295,7 +318,8 @@ class FittedTree:
         return_cost : bool, default=False
             Also what each row pays, from the same walk.
         budget : float, optional
-            No row pays more: one whose path would is answered with what can be had for that.
+            No row pays more: one whose path would is answered with what can be had for that.  Of a model that has a
+            limit, the smaller one of both counts.
         unavailable : iterable of str, optional
             Sources, items or features that are down: rows are answered without them, and nothing of them is paid.
         """
@@ -373,13 +397,20 @@ class FittedTree:
         return _item_importance(self, X, y)
 
     def apply(self, X: Any) -> np.ndarray:
-        """The terminal that each row reaches."""
+        """The terminal that the path of each row leads to; a limit may stop the row on its way."""
         return self.walk(self._matrix(X)).terminals.astype(int)
 
     def bought_items(self, X: Any, counting: str = "branch") -> np.ndarray:
         """Bool (n, n_items): what is bought for each row."""
         check_counting(counting)
-        return self._items(self.walk(self._matrix(X), items=counting == "branch"), counting)
+        return self.items_bought(self._matrix(X), counting)
+
+    def items_bought(self, X: Any, counting: str = "branch") -> np.ndarray:
+        """`bought_items` of a matrix that was looked at already."""
+        if self.limit is not None:
+            return self._within(X, counting, self.limit).items
+        walked = self.walk(X, items=counting == "branch")
+        return self.terminal_items()[walked.terminals] if counting == "learner" else walked.items
 
     def predict_cost(
         self, X: Any, counting: str = "branch", *, budget: float | None = None, unavailable: Iterable[str] = ()
@@ -396,16 +427,27 @@ class FittedTree:
         """`decision_function` and `predict_cost` in one walk; `budget` and `unavailable` as in `predict`."""
         check_counting(counting)
         gone = None if _is_nothing(unavailable) else self.columns_named(unavailable)
-        X = self._matrix(X, gone)
-        model = self if gone is None else self.without(gone)
-        if budget is not None:
-            from .. import _within_budget  # by the package's own door, as in `save`
+        return self.decide(self._matrix(X, gone), counting, budget, gone)
 
-            if counting != "branch":
-                raise ValueError(f"counting is {counting!r}; a budget is counted by branches: counting='branch'")
-            return _within_budget(model, X, check_budget(budget))
+    def decide(
+        self, X: Any, counting: str = "branch", budget: Any = None, gone: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`decision_and_cost` of a matrix that was looked at already, without the columns `gone`."""
+        model = self if gone is None else self.without(gone)
+        most = least_of(budget, self.limit)
+        if most is not None:
+            held = model._within(X, counting, most)
+            return held.margins, held.costs
         walked = model.walk(X, items=counting == "branch")
         return walked.margins, model.charge(walked, counting)
+
+    def _within(self, X: Any, counting: str, most: float) -> Held:
+        from .. import _within_budget  # by the package's own door, as in `save`
+
+        if counting != "branch":
+            whose = "a budget is" if self.limit is None else f"the model's limit of {self.limit:g} is"
+            raise ValueError(f"counting is {counting!r}; {whose} counted by branches: counting='branch'")
+        return _within_budget(self, X, most)
 
     def ends_and_costs(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """`apply` and `predict_cost` in one walk."""
@@ -417,9 +459,6 @@ class FittedTree:
         if counting == "learner":
             return self._terminal_costs[walked.terminals]
         return self.costs.charge(walked.items, self._terminal_counts[walked.terminals])
-
-    def _items(self, walked: Walked, counting: str) -> np.ndarray:
-        return self.terminal_items()[walked.terminals] if counting == "learner" else walked.items
 
     @cached_property
     def _terminal_counts(self) -> np.ndarray:
@@ -443,6 +482,13 @@ class FittedTree:
             names = self.schema.feature_names
             costs = as_cost_model(costs, len(names)).resolve(names)
         return replace(self, costs=costs, training=replace(self.training, mean_cost=None))
+
+    def with_limit(self, limit: float | None) -> FittedTree:
+        """The same model with a hard budget of its own: no row pays more, in tables, sessions and from a file.
+
+        `limit` is counted by branches, as a `budget` is; None takes it off.
+        """
+        return replace(self, limit=check_limit(limit), training=replace(self.training, mean_cost=None))
 
     # -- without some columns ------------------------------------------------------------------------------------
 
@@ -505,6 +551,9 @@ class FittedTree:
     def _without(self) -> tuple[dict[tuple[int, ...], FittedTree], Lock]:
         return {}, Lock()
 
+    def with_training_date(self, trained: str) -> FittedTree:
+        return replace(self, training=replace(self.training, trained=trained))
+
     def save(self, path: str | PathLike[str], *, trained: Any = None) -> None:
         """Write the model into one file; see `cstc.save`."""
         from .. import save  # by the package's own door: the file stands above this module, which knows nothing of it
@@ -526,6 +575,21 @@ class FittedTree:
 def _is_nothing(unavailable: Any) -> bool:
     """Whether nothing is said to be down; arrays of names are compared with nothing."""
     return unavailable is None or (isinstance(unavailable, tuple) and not unavailable)
+
+
+def least_of(budget: Any, limit: float | None) -> float | None:
+    """The budget of a call, or the limit of the model, whatever is less; None where there is neither."""
+    budget = None if budget is None else check_budget(budget)
+    return budget if limit is None else limit if budget is None else min(budget, limit)
+
+
+def check_limit(limit: Any) -> float | None:
+    """A limit as a number."""
+    if limit is None:
+        return None
+    if isinstance(limit, bool | np.bool_) or not isinstance(limit, Real) or not 0 <= float(limit) < math.inf:
+        raise ValueError(f"limit is {limit!r}; it must be a finite number, 0 or more, or None for no limit")
+    return float(limit)
 
 
 def check_budget(budget: Any) -> float:

@@ -7,6 +7,7 @@ It runs when a file is read, before the model is handed out, and before one is w
 
 from __future__ import annotations
 
+import math
 from typing import Any, NoReturn
 
 import numpy as np
@@ -76,6 +77,7 @@ def validate_model(model: FittedTree) -> None:
     _check_fallbacks(model)
     _check_sums(model)
     _check_training(model.training, model.shape.n_terminals)
+    _check_limit(model.limit)
 
 
 def check_memory(sizes: dict[str, int], stored: int, max_bytes: int) -> None:
@@ -350,6 +352,11 @@ def _check_fallbacks(model: FittedTree) -> None:
     weight = estimates.cost_weight
     if type(weight) is not float or not 0 <= weight <= LARGEST_MARGIN:
         fail(f"the cost weight is {shown(weight)}; it must be a finite number, 0 or more")
+
+
+def _check_limit(limit: Any) -> None:
+    if limit is not None and (type(limit) is not float or not 0 <= limit < math.inf):
+        fail(f"the limit is {shown(limit)}; it must be a finite number, 0 or more, or none")
 
 
 def _check_link(model: FittedTree) -> None:

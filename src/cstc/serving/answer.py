@@ -117,6 +117,9 @@ class Answer:
         What the failed source raised.
     warnings : tuple of str
         What was taken as missing, though training did not see it so: see `cstc.UnseenValueWarning`.
+    taken : str
+        Which of the two models of a `cstc.Mixture` answered, and why; empty for any other model.  `node`, `terminal`
+        and `path` are those of that model.
     """
 
     value: Any
@@ -140,6 +143,8 @@ class Answer:
     warnings: tuple[str, ...] = ()
     _known: dict[int, Any] | None = field(default=None, repr=False)  # all values that the answer could rest on
     _paid: int = field(default=0, repr=False)  # items, those too that were paid before
+    taken: str = ""
+    _first: tuple[int, int] = field(default=(0, 0), repr=False)  # node and terminal of its model in a mixture
 
     @property
     def complete(self) -> bool:
@@ -197,7 +202,8 @@ class Answer:
         probabilities: Any = self.probabilities
         if probabilities is not None and (classes := self._classes()):
             probabilities = dict(zip(map(str, classes), probabilities, strict=True))
-        return {
+        taken = {"taken": self.taken} if self.taken else {}
+        return taken | {
             "value": self.value,
             "probabilities": probabilities,
             "cost": self.cost,

@@ -98,6 +98,7 @@ class CompiledTree:
         ]
         self.training = model.training
         self.n_terminals = model.shape.n_terminals
+        self.limit = model.limit
         self.highest_cost = float(model.terminal_costs().max())
         self.link = model.link
         self.classes: list | None = None if model.schema.classes is None else model.schema.classes.tolist()

@@ -11,6 +11,7 @@ from .answer import STATUSES, Answer
 from .compiled import CompiledTree, bits
 from .drift import Drift
 from .histogram import LATENCY_BOUNDS, Histogram, cost_bounds, histogram_samples
+from .mixture import CompiledMixture
 from .prometheus import family
 
 __all__ = ["Counters"]
@@ -33,7 +34,7 @@ class Counters:
     {'calls': 1, 'rows': 1, 'seconds': 0.25, 'not_made': 0, 'failures': {'timeout': 1}}
     """
 
-    def __init__(self, compiled: CompiledTree | None = None) -> None:
+    def __init__(self, compiled: CompiledTree | CompiledMixture | None = None) -> None:
         self._compiled = compiled
         self._lock = threading.Lock()
         self.reset()
@@ -58,6 +59,12 @@ class Counters:
     def count_answer(self, answer: Answer) -> None:
         """Add an answer."""
         where = (answer.node, answer.terminal)
+        if answer._first != (0, 0):  # the second model of a mixture is counted after the first
+            node, terminal = answer._first
+            where = (
+                answer.node + node if answer.node >= 0 else answer.node,
+                None if answer.terminal is None else answer.terminal + terminal,
+            )
         self._note((answer.status, where, answer._bought, answer.n_evaluated, answer.cost, answer.seconds))
 
     def count_call(

@@ -11,8 +11,8 @@ from typing import Any
 
 from ..model.unseen import OnceEach
 from .answer import Answer
-from .compiled import compile_tree
 from .counters import Counters
+from .mixture import compile_model, id_of
 from .session import PREFETCHES, Session
 from .sources.calls import Call, Caller
 from .sources.extractors import Extractor, Source, as_seconds, bind, check_extractors, describe
@@ -38,7 +38,7 @@ class OnDemandPredictor:
 
     Parameters
     ----------
-    model : fitted estimator or FittedTree
+    model : fitted estimator, FittedTree or Mixture
     extractors : list of extractors
         Together they provide every feature that the model may need; see `extractor`.
     given : list of str, optional
@@ -96,7 +96,7 @@ class OnDemandPredictor:
         idle_seconds = as_seconds(idle)
         if not 0 < idle_seconds < math.inf:
             raise ValueError(f"idle is {idle!r}; it must be a number of seconds above 0")
-        self._compiled = compile_tree(model)
+        self._compiled = compile_model(model)
         self.extractors = check_extractors(extractors)
         self._sources, self._charges = bind(self.extractors, self._compiled, given)
         self._usual_waves: dict[tuple[int, ...], dict[Source, tuple[int, ...]]] = {}
@@ -112,6 +112,7 @@ class OnDemandPredictor:
         self,
         row: Any,
         *,
+        id: Any = None,
         known: Mapping[str, Any] | None = None,
         paid: Iterable[str] = (),
         budget: float | None = None,
@@ -126,6 +127,9 @@ class OnDemandPredictor:
         ----------
         row : object
             What the extractors are called with.
+        id : str or number, optional
+            What tells the row from others.  Where the model is a `cstc.Mixture`, it decides which of its two models
+            answers; without an id that goes by `row`, where it is a text or a whole number, else by a running number.
         known : mapping of str to value, optional
             Features at hand; they cost nothing and are not fetched.  An item that they share with other features is
             not paid by that: name it in `paid`.
@@ -150,7 +154,13 @@ class OnDemandPredictor:
         self._check_open()
         strict = self.strict if strict is None else strict
         session = self.session(
-            known=known, paid=paid, budget=budget, prefetch=prefetch, strict=strict, unavailable=unavailable
+            id=id_of(row, id),
+            known=known,
+            paid=paid,
+            budget=budget,
+            prefetch=prefetch,
+            strict=strict,
+            unavailable=unavailable,
         )
         try:
             while session.wanted_features and not self._must_stop(session, ends):
@@ -166,6 +176,7 @@ class OnDemandPredictor:
         self,
         row: Any,
         *,
+        id: Any = None,
         known: Mapping[str, Any] | None = None,
         paid: Iterable[str] = (),
         budget: float | None = None,
@@ -180,7 +191,13 @@ class OnDemandPredictor:
         self._check_open()
         strict = self.strict if strict is None else strict
         session = self.session(
-            known=known, paid=paid, budget=budget, prefetch=prefetch, strict=strict, unavailable=unavailable
+            id=id_of(row, id),
+            known=known,
+            paid=paid,
+            budget=budget,
+            prefetch=prefetch,
+            strict=strict,
+            unavailable=unavailable,
         )
         try:
             while session.wanted_features and not self._must_stop(session, ends):
@@ -197,6 +214,7 @@ class OnDemandPredictor:
     def session(
         self,
         *,
+        id: Any = None,
         known: Mapping[str, Any] | None = None,
         paid: Iterable[str] = (),
         budget: float | None = None,
@@ -207,6 +225,7 @@ class OnDemandPredictor:
         """A row that the caller fetches for: see `Session`."""
         return Session(
             self._compiled,
+            id=id,
             known=known,
             paid=paid,
             budget=budget,
@@ -264,6 +283,7 @@ class OnDemandPredictor:
         self,
         rows: Iterable[Any],
         *,
+        ids: Sequence[Any] | None = None,
         known: Sequence[Mapping[str, Any] | None] | None = None,
         paid: Iterable[str] = (),
         budget: float | Sequence[float | None] | None = None,
@@ -279,6 +299,8 @@ class OnDemandPredictor:
         Parameters
         ----------
         rows : iterable
+        ids : sequence of str or number, optional
+            One for each row, or None: see `predict`.
         known : sequence of mappings, optional
             One for each row.
         paid : iterable of str, optional
@@ -302,7 +324,7 @@ class OnDemandPredictor:
         self._check_open()
         rows = list(rows)
         strict = self.strict if strict is None else strict
-        sessions = self._sessions(rows, known, paid, budget, prefetch, strict, unavailable)
+        sessions = self._sessions(rows, ids, known, paid, budget, prefetch, strict, unavailable)
         answers: list[Answer] = []
         try:
             for calls in self._rounds(sessions, rows, ends):
@@ -317,6 +339,7 @@ class OnDemandPredictor:
         self,
         rows: Iterable[Any],
         *,
+        ids: Sequence[Any] | None = None,
         known: Sequence[Mapping[str, Any] | None] | None = None,
         paid: Iterable[str] = (),
         budget: float | Sequence[float | None] | None = None,
@@ -332,7 +355,7 @@ class OnDemandPredictor:
         rows = list(rows)
         aside = self._caller.aside if len(rows) > FEW_ROWS else _at_once
         strict = self.strict if strict is None else strict
-        sessions = await aside(self._sessions, rows, known, paid, budget, prefetch, strict, unavailable)
+        sessions = await aside(self._sessions, rows, ids, known, paid, budget, prefetch, strict, unavailable)
         rounds = self._rounds(sessions, rows, ends)
         answers: list[Answer] = []
         left = threading.Event()
@@ -356,14 +379,16 @@ class OnDemandPredictor:
         self._unseen(reason for answer in answers for reason in answer.warnings)
         return answers
 
-    def _sessions(self, rows, known, paid, budget, prefetch, strict, unavailable) -> list[Session]:
+    def _sessions(self, rows, ids, known, paid, budget, prefetch, strict, unavailable) -> list[Session]:
         paid = list(paid) if not isinstance(paid, str) else paid
         unavailable = unavailable if unavailable == () else self._down(unavailable)
+        ids = [None] * len(rows) if ids is None else _one_each("ids", ids, len(rows))
         known = [None] * len(rows) if known is None else _one_each("known", known, len(rows))
         budgets = [budget] * len(rows) if _is_one(budget) else _one_each("budget", budget, len(rows))
         sessions = [
             Session(
                 self._compiled,
+                id=id_of(row, row_id),
                 known=row_known,
                 paid=paid,
                 budget=row_budget,
@@ -374,7 +399,7 @@ class OnDemandPredictor:
                 _level=0,
                 _once=self._unseen,
             )
-            for row_known, row_budget in zip(known, budgets, strict=True)
+            for row, row_id, row_known, row_budget in zip(rows, ids, known, budgets, strict=True)
         ]
         for number, session in enumerate(sessions):
             session.number = number

@@ -20,16 +20,18 @@ from operator import add
 from typing import Any
 
 from ..costs import shorten
-from ..model.fitted import check_budget
+from ..model.fitted import least_of
 from ..model.unseen import OnceEach
 from .answer import Answer, Event
-from .compiled import Classifier, CompiledExpert, CompiledTree, Fault, Step, compile_tree
+from .compiled import Classifier, CompiledExpert, CompiledTree, Fault, Step
+from .mixture import CompiledMixture, Taken, compile_model
 from .sources.extractors import describe
 
 __all__ = ["PREFETCHES", "BadKnownError", "Session"]
 
 PREFETCHES = ("branch", "node")
 MUCH = 0.25  # part of the price of a step
+NO_MIXTURE = Taken()
 
 
 class BadKnownError(ValueError):
@@ -41,17 +43,20 @@ class Session:
 
     Parameters
     ----------
-    model : fitted estimator or FittedTree
+    model : fitted estimator, FittedTree or Mixture
     known : mapping of str to value, optional
         Features at hand; they cost nothing.  An item that they share with other features is not paid by that.
     paid : iterable of str, optional
         Items that are already paid for; they are free.
     budget : float or None, default=None
-        The cost is never above this.
+        The cost is never above this, nor above the limit of the model.
     prefetch : {"branch", "node"}, default="branch"
         Ask for what is certainly needed next, or for all that the node may need: fewer waits, a higher price.
     unavailable : iterable of str, optional
         Sources, items or features that are known to be down: nothing of them is asked for, and nothing paid.
+    id : str or number, optional
+        What tells this row from others.  Where the model is a `cstc.Mixture`, it decides which of its two models
+        answers; without an id that goes by a running number.
     strict : bool, default=False
         A missing value in a column that had none in training, and an unknown category, are faults; otherwise they are
         taken as missing, with a warning.
@@ -104,6 +109,7 @@ class Session:
         "_step",
         "_strict",
         "_swift",
+        "_taken",
         "_terminal",
         "_unseen",
         "_verdict",
@@ -125,12 +131,16 @@ class Session:
         budget: float | None = None,
         prefetch: str = "branch",
         unavailable: Iterable[str] = (),
+        id: Any = None,
         strict: bool = False,
         _charges: Callable[[Collection[int]], Sequence[int]] | None = None,
         _level: float = math.inf,
         _once: OnceEach | None = None,
     ) -> None:
-        compiled = model if model.__class__ is CompiledTree else compile_tree(model)
+        compiled: Any = model if model.__class__ is CompiledTree else compile_model(model)
+        self._taken = NO_MIXTURE
+        if compiled.__class__ is CompiledMixture:
+            compiled, self._taken = compiled.take(id)
         if prefetch not in PREFETCHES:
             raise ValueError(f"prefetch is {prefetch!r}; it must be one of {PREFETCHES}")
         self._compiled: CompiledTree = compiled
@@ -141,7 +151,7 @@ class Session:
         self._expert: CompiledExpert | None = None  # by which a row is answered that could not go on
         self._part: tuple[int, ...] | None = None  # what that one is to know, if it is averaged over all else
         self._loss = 0.0  # what it is expected to lose
-        self._budget = budget if budget is None else check_budget(budget)
+        self._budget = least_of(budget, compiled.limit)
         self._prefetch_node = prefetch == "node"
         self._paid = 0 if paid == () else compiled.items_named(paid)
         self._bought = 0
@@ -296,6 +306,9 @@ class Session:
             events,
         )
         answer._known, answer._paid = known, self._paid
+        if self._taken is not NO_MIXTURE:
+            answer.taken = self._taken.why
+            answer._first = self._taken.first_node, self._taken.first_terminal
         if not complete:
             self._say_what_it_rests_on(answer, rests_on, averaged or self._part is not None)
         if self._unseen is not None:

@@ -12,23 +12,25 @@ import numpy as np
 
 from ..matrix import dense
 from ..model import FittedTree
-from .compiled import compile_tree
+from ..model.fitted import Held
+from .compiled import bits, compile_tree
 from .session import Session
 
 __all__ = ["within_budget"]
 
 
-def within_budget(model: FittedTree, X: Any, budget: float) -> tuple[np.ndarray, np.ndarray]:
-    """Margins (n, n_outputs) and costs (n,) of the rows of a matrix that the model was given already."""
+def within_budget(model: FittedTree, X: Any, budget: float) -> Held:
+    """What the rows of a matrix answer, pay and buy; the matrix is one that the model was given already."""
     walked = model.walk(X, items=True)
-    margins, costs = walked.margins, model.charge(walked)
+    margins, costs, items = walked.margins, model.charge(walked), walked.items
     # where experts can be turned to, a step is not begun that may cost too much
     most = costs if model.estimates is None else model.charge(walked, "learner")
     compiled = compile_tree(model)
     for row in np.flatnonzero(most > budget).tolist():
         answer = _answer(compiled, dense(X, slice(row, row + 1))[0].tolist(), budget)
-        margins[row], costs[row] = answer.margins, answer.cost
-    return margins, costs
+        margins[row], costs[row], items[row] = answer.margins, answer.cost, False
+        items[row, bits(answer._bought)] = True
+    return Held(margins, costs, items)
 
 
 def _answer(compiled: Any, values: list[float], budget: float) -> Any:

@@ -1,7 +1,7 @@
 """Why answers are what they are: of one row step by step, of many rows what each item was good for."""
 
 from .explanation import Belief, Explanation, Forecast, NextPurchase, Step
-from .importance import ItemTable, item_importance
+from .importance import ItemTable, importance_in_mixture, item_importance
 from .of_answer import explain_answer
 from .of_row import as_one_row, explain_row, is_mapping
 
@@ -15,6 +15,7 @@ __all__ = [
     "as_one_row",
     "explain_answer",
     "explain_row",
+    "importance_in_mixture",
     "is_mapping",
     "item_importance",
 ]

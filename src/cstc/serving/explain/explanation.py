@@ -182,6 +182,8 @@ class Explanation:
         Loss that one unit of money is worth; None where the model does not know.
     warnings : tuple of str
         What was taken as missing, though training did not see it so.
+    taken : str
+        Which of the two models of a `cstc.Mixture` the row took, and why; empty for any other model.
     """
 
     outcome: Belief
@@ -197,6 +199,7 @@ class Explanation:
     shortfall: float | None = 0.0
     cost_weight: float | None = None
     warnings: tuple[str, ...] = field(default=())
+    taken: str = ""
 
     def __str__(self) -> str:
         from .words import as_text
@@ -223,7 +226,7 @@ class Explanation:
             "shortfall": self.shortfall,
             "cost_weight": self.cost_weight,
             "warnings": list(self.warnings),
-        }
+        } | ({"taken": self.taken} if self.taken else {})
 
     def to_json(self, **options: Any) -> str:
         """`to_dict` as JSON; `options` go to `json.dumps`."""

@@ -14,12 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from ...matrix import rows_at
 from ...model import FittedTree, probabilities
+from ...model.mixture import Mixture
 from ...model.pool import unpack_items
 from ...records import Records
 
 __all__ = ["ItemTable", "item_importance"]
 
+SUMMED = ("bought", "spent", "loss_saved", "worth")  # over rows
 TINY = 1e-15  # the least probability that a loss is taken at
 
 
@@ -42,11 +45,21 @@ class ItemTable(Records):
 
 def item_importance(model: FittedTree, X: Any, y: Any = None) -> ItemTable:
     """What each item costs and saves on some rows; see `FittedTree.item_importance`."""
-    X = model._matrix(X)
-    bought = model.walk(X, items=True).items
+    return _sorted(_rows(model, model._matrix(X), y))
+
+
+def _sorted(rows: list[dict[str, Any]]) -> ItemTable:
+    return ItemTable(sorted(rows, key=lambda row: (-row["spent"], -(row["loss_saved"] or 0.0), -row["bought"])))
+
+
+def _rows(model: FittedTree, X: Any, y: Any) -> list[dict[str, Any]]:
+    bought = model.items_bought(X)
     if not len(bought):
         raise ValueError("X has no rows; importance is a mean over rows")
-    saved = _expected(model, X) if y is None else _observed(model, X, y, bought)
+    if y is None:  # what steps were expected to save is not known of rows that a limit stopped
+        saved = _expected(model, X) if model.limit is None else None
+    else:
+        saved = _observed(model, X, y, bought)
     weight = 0.0 if model.estimates is None else model.estimates.cost_weight
     rows = []
     for item in np.flatnonzero(_of_use(model)).tolist():
@@ -62,7 +75,29 @@ def item_importance(model: FittedTree, X: Any, y: Any = None) -> ItemTable:
                 "worth": loss / weight if loss is not None and weight > 0 else None,
             }
         )
-    return ItemTable(sorted(rows, key=lambda row: (-row["spent"], -(row["loss_saved"] or 0.0), -row["bought"])))
+    return rows
+
+
+def importance_in_mixture(mixture: Mixture, X: Any, y: Any = None, ids: Any = None) -> ItemTable:
+    """The same for two models, each at the rows that take it; see `Mixture.item_importance`."""
+    X = mixture._matrix(X)
+    if not X.shape[0]:
+        raise ValueError("X has no rows; importance is a mean over rows")
+    y = None if y is None else np.asarray(y)
+    if y is not None and y.shape != (X.shape[0],):
+        raise ValueError(f"y has shape {y.shape}; X has {X.shape[0]} rows: give one label for each")
+    up = mixture.takes_costlier(X.shape[0], ids)
+    found: dict[str, dict[str, Any]] = {}
+    for tree, at in zip(mixture.trees, (np.flatnonzero(~up), np.flatnonzero(up)), strict=True):
+        if not len(at):
+            continue
+        part = len(at) / len(up)
+        for row in _rows(tree, rows_at(X, at), None if y is None else y[at]):
+            mean = found.setdefault(row["item"], row | dict.fromkeys(SUMMED, 0.0))
+            for name in SUMMED:
+                known = mean[name] is not None and row[name] is not None
+                mean[name] = mean[name] + part * row[name] if known else None
+    return _sorted(list(found.values()))
 
 
 def _of_use(model: FittedTree) -> np.ndarray:
@@ -75,12 +110,16 @@ def _of_use(model: FittedTree) -> np.ndarray:
 
 def _observed(model: FittedTree, X: Any, y: Any, bought: np.ndarray) -> np.ndarray:
     targets = _targets(model, y, len(bought))
-    full = _losses(model, model.walk(X).margins, targets)
+    full = _losses(model, _margins(model, X), targets)
     saved = np.zeros(model.costs.n_items)
     for item in np.flatnonzero(bought.any(axis=0)).tolist():
         other = model.without(np.flatnonzero(model.costs.feature_items[:, item]))
-        saved[item] = float((_losses(model, other.walk(X).margins, targets) - full).mean())
+        saved[item] = float((_losses(model, _margins(other, X), targets) - full).mean())
     return saved
+
+
+def _margins(model: FittedTree, X: Any) -> np.ndarray:
+    return model.walk(X).margins if model.limit is None else model.decide(X)[0]
 
 
 def _targets(model: FittedTree, y: Any, n: int) -> np.ndarray:

@@ -79,6 +79,7 @@ class _Explained:
             shortfall=answer.expected_loss,
             cost_weight=weight,
             warnings=answer.warnings,
+            taken=answer.taken,
         )
 
     # -- steps -------------------------------------------------------------------------------------------------

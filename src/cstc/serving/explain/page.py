@@ -43,7 +43,8 @@ def as_page(explanation: Explanation) -> str:
 
 def as_html(explanation: Explanation) -> str:
     """The part of a page that says it."""
-    parts = [
+    parts = [_said(explanation.taken)] if explanation.taken else []
+    parts += [
         f"<p><strong>{_safe(answer_in_words(explanation.outcome))}</strong></p>",
         _said(paid_in_words(explanation)),
     ]

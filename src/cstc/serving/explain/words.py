@@ -32,7 +32,8 @@ WORTH = (
 
 def as_text(explanation: Explanation) -> str:
     """All of it, as paragraphs."""
-    parts = [f"Answer: {answer_in_words(explanation.outcome)}", paid_in_words(explanation)]
+    parts = [printed(explanation.taken)] if explanation.taken else []
+    parts += [f"Answer: {answer_in_words(explanation.outcome)}", paid_in_words(explanation)]
     if explanation.given:
         known = [f"{printed(name)} = {value_in_words(value)}" for name, value in explanation.given.items()]
         parts.append(f"Known from the start, for nothing: {listed(known, MOST_FEATURES)}.")

@@ -187,6 +187,7 @@ class _Service:
             try:
                 answer = await self.predictor.apredict(
                     asked.get("row"),
+                    id=asked["id"],
                     known=asked["known"],
                     paid=asked["paid"],
                     budget=asked["budget"],
@@ -209,6 +210,7 @@ class _Service:
             try:
                 answers = await self.predictor.apredict_many(
                     [row.get("row") for row in rows],
+                    ids=[row["id"] for row in rows],
                     known=[row["known"] for row in rows],
                     paid=asked["paid"],
                     budget=[asked["budget"] if row["budget"] is None else row["budget"] for row in rows],

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..answer import STATUSES
 from ..compiled import CompiledTree
+from ..mixture import CompiledMixture
 from .requests import Record
 
 __all__ = ["openapi_document"]
@@ -34,7 +35,7 @@ _ANY = ("421", "431")
 
 
 def openapi_document(
-    compiled: CompiledTree, records: Mapping[str, Record], *, version: str, has_token: bool
+    compiled: CompiledTree | CompiledMixture, records: Mapping[str, Record], *, version: str, has_token: bool
 ) -> dict[str, Any]:
     """The document, as plain values."""
     schemas = {name: record.schema for name, record in records.items()} | _response_schemas(compiled)
@@ -170,7 +171,7 @@ def _refusal(code: str) -> dict[str, Any]:
 # -------------------------------------------------------------------------------------------- responses
 
 
-def _response_schemas(compiled: CompiledTree) -> dict[str, Any]:
+def _response_schemas(compiled: CompiledTree | CompiledMixture) -> dict[str, Any]:
     text, text_or_null = {"type": "string"}, {"type": ["string", "null"]}
     warnings = {"type": "array", "items": text, "description": "What was taken as missing, as training never saw it."}
     node = {"type": "integer", "minimum": -1}
@@ -219,6 +220,9 @@ def _response_schemas(compiled: CompiledTree) -> dict[str, Any]:
         }
     )
     answer["properties"]["trail"] = {"type": "array", "items": {"oneOf": [gate, bought]}}
+    if isinstance(compiled, CompiledMixture):
+        words = "Which of the two models answered, and why; nodes and terminals are its own."
+        answer["properties"]["taken"] = text | {"description": words}
     session = _object(
         {
             "id": text,

@@ -14,6 +14,7 @@ from typing import Any
 
 from ...costs import shorten
 from ..compiled import CompiledTree, Fault
+from ..mixture import CompiledMixture
 from ..session import PREFETCHES
 
 __all__ = ["Field", "Record", "Refused", "read_json", "records_for"]
@@ -180,6 +181,19 @@ def text(description: str) -> Field:
     return Field(schema, read, required=True)
 
 
+def identity(description: str) -> Field:
+    """A text or a whole number, or null."""
+
+    def read(raw: Any, where: str) -> str | int | None:
+        if raw is None or raw.__class__ is int or (raw.__class__ is str and 0 < len(raw) <= LONGEST_TEXT):
+            return raw
+        right = f"a text of 1 to {LONGEST_TEXT} signs, a whole number or null"
+        raise Refused(422, f"{where} is {_describe(raw)}; it must be {right}", where)
+
+    kinds = ["string", "integer", "null"]
+    return Field({"type": kinds, "minLength": 1, "maxLength": LONGEST_TEXT, "description": description}, read)
+
+
 def names(
     description: str, what: str, allowed: Sequence[str], *, required: bool = False, plural: str | None = None
 ) -> Field:
@@ -213,7 +227,7 @@ _BOOLEAN = (["boolean", "number"], (bool, int, float), "true, false or a number"
 _CATEGORY = (["string", "number", "boolean"], (str, int, float, bool), "one category: a text, a number, true or false")
 
 
-def features(description: str, compiled: CompiledTree, *, required: bool = False) -> Field:
+def features(description: str, compiled: CompiledTree | CompiledMixture, *, required: bool = False) -> Field:
     """Values of features by name: numbers, true and false, categories, and null where they are missing."""
     properties: dict[str, Any] = {}
     allowed: dict[str, tuple[tuple[type, ...], str]] = {}
@@ -276,11 +290,15 @@ def list_of(record: Record, most: int, description: str) -> Field:
 
 
 def records_for(
-    compiled: CompiledTree, *, has_sources: bool, most_rows: int, strict_by_default: bool = False
+    compiled: CompiledTree | CompiledMixture, *, has_sources: bool, most_rows: int, strict_by_default: bool = False
 ) -> dict[str, Record]:
     """The bodies that the service of one model takes."""
     row = anything("What the sources are called with: an id, a key, or any other JSON value.", required=has_sources)
     known = features("Features at hand: they cost nothing and are not fetched.", compiled)
+    id = identity(
+        "What tells the row from others. Where the model is a mixture of two, it decides which of them answers; null: "
+        "`row`, where that is a text or a whole number, else a running number."
+    )
     paid = names("Items that are already paid.", "item", compiled.item_names)
     budget = number("The cost of a row is never above this; null: no limit.")
     unavailable = names(
@@ -297,11 +315,11 @@ def records_for(
     )
     strict_session = flag("Refuse values that training did not see.", strict_by_default)
     trail = flag("Say why each item was bought.", True)
-    row_record = Record("BatchRow", {"row": row, "known": known, "budget": budget}, "One row of a batch.")
+    row_record = Record("BatchRow", {"row": row, "id": id, "known": known, "budget": budget}, "One row of a batch.")
     bounds = {"paid": paid, "budget": budget, "unavailable": unavailable}
     common = bounds | {"deadline": deadline, "prefetch": prefetch, "strict": strict}
     records = [
-        Record("PredictRequest", {"row": row, "known": known} | common | {"trail": trail}),
+        Record("PredictRequest", {"row": row, "id": id, "known": known} | common | {"trail": trail}),
         row_record,
         Record(
             "BatchRequest",
@@ -310,7 +328,7 @@ def records_for(
         ),
         Record(
             "SessionRequest",
-            {"known": known} | bounds | {"prefetch": prefetch, "strict": strict_session},
+            {"id": id, "known": known} | bounds | {"prefetch": prefetch, "strict": strict_session},
         ),
         Record(
             "TellRequest",

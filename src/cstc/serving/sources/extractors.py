@@ -12,6 +12,7 @@ import numpy as np
 
 from ...costs import shorten
 from ..compiled import CompiledTree, Fault, bits
+from ..mixture import CompiledMixture
 
 __all__ = ["Charges", "Extractor", "Source", "as_seconds", "bind", "check_extractors", "describe", "extractor"]
 
@@ -371,7 +372,7 @@ def describe(error: BaseException | None) -> str:
 
 
 def bind(
-    extractors: Iterable[Extractor], compiled: CompiledTree, given: Iterable[str] = ()
+    extractors: Iterable[Extractor], compiled: CompiledTree | CompiledMixture, given: Iterable[str] = ()
 ) -> tuple[list[Source | None], Charges]:
     """For each feature its source, and the items that asking for it buys; errors name what does not fit together."""
     by_caller = _columns_of("given", _as_list("given", given), compiled)
@@ -408,7 +409,7 @@ def check_extractors(extractors: Iterable[Extractor]) -> list[Extractor]:
     return found
 
 
-def _columns_of(what: str, names: Iterable[str], compiled: CompiledTree) -> set[int]:
+def _columns_of(what: str, names: Iterable[str], compiled: CompiledTree | CompiledMixture) -> set[int]:
     try:
         return {compiled.feature(name) for name in names}
     except ValueError as error:
@@ -421,7 +422,9 @@ def _as_list(what: str, names: Iterable[str]) -> list[str]:
     return list(names)
 
 
-def _check_coverage(sources: list[Source | None], by_caller: set[int], compiled: CompiledTree) -> None:
+def _check_coverage(
+    sources: list[Source | None], by_caller: set[int], compiled: CompiledTree | CompiledMixture
+) -> None:
     needed = set(compiled.features_needed)
     for source in sources:
         if source is not None:
@@ -437,7 +440,7 @@ def _check_coverage(sources: list[Source | None], by_caller: set[int], compiled:
 class Charges:
     """The items that asking for a feature buys; inputs that are at hand bring in none."""
 
-    def __init__(self, sources: list[Source | None], compiled: CompiledTree) -> None:
+    def __init__(self, sources: list[Source | None], compiled: CompiledTree | CompiledMixture) -> None:
         self._sources = sources
         self._compiled = compiled
         self._usual = [_charge(f, sources, compiled, []) for f in range(len(sources))]
@@ -472,7 +475,9 @@ class Charges:
         return own | still_from_inputs
 
 
-def _charge(feature: int, sources: list[Source | None], compiled: CompiledTree, on_the_way: list[int]) -> int:
+def _charge(
+    feature: int, sources: list[Source | None], compiled: CompiledTree | CompiledMixture, on_the_way: list[int]
+) -> int:
     """All items that asking for a feature buys: its own, those of its source's calls, and those of what it needs."""
     if feature in on_the_way:
         circle = [compiled.feature_names[f] for f in [*on_the_way[on_the_way.index(feature) :], feature]]
