@@ -1,4 +1,4 @@
-"""The risks of a node: squared, logistic and softmax.  A new one is a class here and its tests.
+"""The risks of a node: squared, logistic and softmax, and errors in money.  A new one is a class here and its tests.
 
 A loss sees margins of shape (n, n_outputs) and encoded targets.  It owns all that depends on what is risked:
 
@@ -15,9 +15,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import log_softmax
 
-from .model import probabilities
+from .model import Decisions, probabilities
 
-__all__ = ["LogisticLoss", "Loss", "SoftmaxLoss", "SquaredLoss"]
+__all__ = ["ErrorLoss", "LogisticLoss", "Loss", "SoftmaxLoss", "SquaredLoss"]
 
 
 class Loss:
@@ -52,6 +52,10 @@ class Loss:
         """Shapes (n,) and (n, n_outputs)."""
         raise NotImplementedError
 
+    def value(self, margins: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """At each row, shape (n,)."""
+        return self.value_and_derivative(margins, y)[0]
+
     def mean(self, margins: np.ndarray) -> np.ndarray:
         """What margins promise: values (n,), the share of class 1 (n,), or shares of all classes (n, n_classes)."""
         raise NotImplementedError
@@ -66,7 +70,7 @@ class Loss:
 
     def risk(self, margins: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> float:
         """The mean over rows, as it was observed."""
-        return float(np.average(self.value_and_derivative(margins, y)[0], weights=weights))
+        return float(np.average(self.value(margins, y), weights=weights))
 
 
 class SquaredLoss(Loss):
@@ -150,3 +154,28 @@ class SoftmaxLoss(Loss):
         share = np.bincount(y, weights=weights, minlength=self.n_outputs) / weights.sum()
         logs = np.log(np.clip(share, 1e-6, None))
         return logs - logs.mean()
+
+
+class ErrorLoss(Loss):
+    """What the decision costs that margins lead to: ``l(a, y) = E[y, d]`` with the decision ``d`` of least expected cost.
+
+    It is weighed and never descended: it has steps and no derivative.  Trees are boosted with `boosted`, whose margins
+    it takes.
+    """
+
+    name = "errors in money"
+    has_classes = True
+
+    def __init__(self, boosted: Loss, decisions: Decisions):
+        self.boosted, self.decisions = boosted, decisions
+        self.n_outputs, self.link = boosted.n_outputs, boosted.link
+
+    def value(self, margins: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return self.decisions.observed(y, self.mean(margins))
+
+    def mean(self, margins: np.ndarray) -> np.ndarray:
+        return probabilities(margins, self.link)
+
+    def expected(self, margins: np.ndarray, mean: np.ndarray) -> np.ndarray:
+        taken = self.decisions.taken(self.mean(margins))
+        return (mean * self.decisions.costs.T[taken]).sum(axis=1)

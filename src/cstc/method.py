@@ -14,7 +14,7 @@ from .boosting import Boosting
 from .capacity import FEW, Capacity
 from .costs import ResolvedCosts
 from .losses import Loss
-from .model import FittedTree, Schema
+from .model import Decisions, FittedTree, Schema
 from .progress import QUIET, Progress
 from .rows import Rows
 
@@ -44,6 +44,8 @@ class Problem:
         Is told what is going on, and how much of it is done.
     shared : dict
         What fits to the same rows with other cost weights can use again; a method keeps there what it likes.
+    decisions : Decisions or None
+        What errors cost, where that is weighed instead of the loss.
     start : object
         `Trained.solution` of a fit with a cost weight that is a little larger, if there is one.
     """
@@ -59,6 +61,7 @@ class Problem:
     random_state: int = 0
     progress: Progress = QUIET
     shared: dict[str, Any] = field(default_factory=dict)
+    decisions: Decisions | None = None
     start: Any = None
 
     def report(self, text: str) -> None:

@@ -175,7 +175,7 @@ class Candidate:
 def everything_of(family: Family) -> Candidate:
     """The expert on all features: what is taken if nothing is weighed."""
     everything, costs = family.grown.everything, family.grower.boosting.costs
-    losses = np.array([family.grower.risk(everything.margins)])
+    losses = np.array([family.grower.lost(everything.margins)])
     cost = costs.full_cost + everything.price(costs)
     n = len(everything.margins)
     alone = Policy([0], [], np.zeros(0), losses[0], cost, losses, np.ones(1), np.arange(n), np.zeros(n, dtype=int))

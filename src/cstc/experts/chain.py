@@ -15,8 +15,10 @@ import numpy as np
 from ..binning import ColumnBlocks
 from ..boosting import GATE_ROUNDS, Boosting, GainRegression, bin_blocks, work_of
 from ..costs import ResolvedCosts
+from ..losses import Loss
 from ..rows import Rows, some_of
-from .expectation import Expectation, calibrated
+from .calibration import calibrated_expert
+from .expectation import Expectation, agreed, calibrated
 from .expert import Expert, constant_expert, grow_experts, work_of_expert
 from .purchases import EXPONENTS, LEVELS, Order, Stage, orders_of
 
@@ -160,6 +162,9 @@ class ChainGrower:
     folds : int ndarray of shape (n,)
     half : bool ndarray of shape (n,)
     report : callable
+    stakes : Loss or None
+        What is weighed against cost, where that is not the loss that is boosted: errors in money.  Experts then are
+        calibrated, since their probabilities decide.
 
     Attributes
     ----------
@@ -168,17 +173,33 @@ class ChainGrower:
     """
 
     def __init__(
-        self, rows: Rows, boosting: Boosting, folds: np.ndarray, half: np.ndarray, report: Callable[[str], None]
+        self,
+        rows: Rows,
+        boosting: Boosting,
+        folds: np.ndarray,
+        half: np.ndarray,
+        report: Callable[[str], None],
+        stakes: Loss | None = None,
     ):
         self.rows, self.boosting, self.folds, self.half, self.report = rows, boosting, folds, half, report
         self.loss = boosting.loss
+        self.stakes = self.loss if stakes is None else stakes
         self.teachers = some_of(np.arange(len(rows)), MOST_TEACHERS)
         self.n_grown = 0  # experts
 
+    @property
+    def calibrates(self) -> bool:
+        return self.stakes is not self.loss
+
     def risk(self, margins: np.ndarray, rows: Rows | None = None) -> float:
-        """Observed mean loss over some rows, or over all."""
+        """Observed mean of the loss that is boosted, over some rows, or over all."""
         rows = self.rows if rows is None else rows
         return self.loss.risk(margins, rows.y, rows.weights)
+
+    def lost(self, margins: np.ndarray, rows: Rows | None = None) -> float:
+        """Observed mean of what is weighed against cost."""
+        rows = self.rows if rows is None else rows
+        return self.stakes.risk(margins, rows.y, rows.weights)
 
     def grow(self, at: np.ndarray, columns: np.ndarray, paid: np.ndarray) -> Chains:
         """Chains for the rows `at` that may buy `columns` and have the items in `paid`.
@@ -191,7 +212,7 @@ class ChainGrower:
         if not whole:
             rows, folds, half = rows.take(at), folds[at], half[at]
             boosting = replace(boosting, constant=self._constant(rows))
-        experts = _ExpertStore(rows, folds)
+        experts = _ExpertStore(rows, folds, self.loss if self.calibrates else None)
         # 2. orders of buying, cut into stages, and an expert for each stage
         if whole:
             self.report("orders of buying")
@@ -216,8 +237,12 @@ class ChainGrower:
         if boosting.costs.evaluation:
             staged = [_with_hasty_experts(stages, boosting, experts) for stages in staged]
         # 3. what each of them is expected to lose, if the best of all is right
-        best = calibrated(self.loss, boosting.constant, [each.margins for each in experts], rows)
-        expected = Expectation(self.loss, best, rows)
+        margins = [each.margins for each in experts]
+        if self.calibrates:
+            best = agreed(self.loss, margins, rows)
+        else:
+            best = calibrated(self.loss, boosting.constant, margins, rows)
+        expected = Expectation(self.stakes, best, rows)
         teaches = np.flatnonzero(np.isin(at, self.teachers)) if len(self.teachers) < len(self.rows) else None
         chains = [
             _chain(order, stages, expected, rows, half, boosting, blocks, teaches)
@@ -229,7 +254,7 @@ class ChainGrower:
         """The better answer at some rows for which nothing more is bought: that of `free`, or their own constant."""
         group = Rows(None, self.rows.y[at], self.rows.weights[at])
         own = constant_expert(self._constant(group), len(self.rows))
-        return free if self.risk(free.margins[at], group) <= self.risk(own.margins[at], group) else own
+        return free if self.lost(free.margins[at], group) <= self.lost(own.margins[at], group) else own
 
     def _constant(self, group: Rows) -> np.ndarray:
         """What a group starts from: its own constant, with a few rows of all others, so that no class is impossible."""
@@ -241,13 +266,15 @@ class ChainGrower:
 class _ExpertStore:
     """Experts on some rows, each grown once for its columns and its number of rounds."""
 
-    def __init__(self, rows: Rows, folds: np.ndarray):
-        self._rows, self._folds = rows, folds
+    def __init__(self, rows: Rows, folds: np.ndarray, calibrated_by: Loss | None):
+        self._rows, self._folds, self._calibrated_by = rows, folds, calibrated_by
         self._grown: dict[tuple[bytes, int], Expert] = {}
 
     def grow(self, wanted: Sequence[tuple[np.ndarray, Boosting]], blocks: ColumnBlocks | None) -> None:
         distinct = {self._key(*each): each for each in wanted}
         found = grow_experts(list(distinct.values()), self._rows, self._folds, blocks)
+        if self._calibrated_by is not None:
+            found = [calibrated_expert(expert, self._calibrated_by, self._rows) for expert in found]
         self._grown |= dict(zip(distinct, found, strict=True))
 
     def work(self, wanted: Sequence[tuple[np.ndarray, Boosting]]) -> tuple[float, int]:

@@ -75,6 +75,16 @@ class Expert:
             self._score = self._score()  # and with it goes all that it was grown from
         return self._score
 
+    def moved(self, scale: float, shift: np.ndarray) -> Expert:
+        """The same with ``scale * margins + shift``."""
+        return Expert(
+            self.score.moved(scale, shift) if self.is_grown else lambda: self.score.moved(scale, shift),
+            scale * self.margins + shift,
+            self.work,
+            members=[member.moved(scale, shift) for member in self.members],
+            unseen=self.unseen,
+        )
+
     def part(self, n_members: int) -> Score:
         """The mean of some of its members: it takes less room than the whole, and is there already."""
         members = self.members[:n_members]

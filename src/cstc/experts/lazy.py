@@ -26,6 +26,7 @@ from ..model import TreePool
 from ..model.build import Score
 from ..parallel import side_by_side
 from ..rows import Rows, some_of
+from .calibration import calibrated_expert, calibration
 from .expectation import Expectation
 from .expert import Expert
 
@@ -79,12 +80,16 @@ class LazyExperts:
     rows : Rows
     folds : ndarray of shape (n,)
     unit : float
-        Risk for one unit of cost at which a typical feature would cost all risk that the constant leaves; 0 if
-        nothing has a price.
+        What is weighed for one unit of cost at which a typical feature would cost all risk that the constant leaves;
+        0 if nothing has a price.
+    boosted_unit : float
+        The same in the loss that is boosted; another one where errors in money are weighed.
     expected : Expectation
         Of losses at the rows.
     teachers : int ndarray or None
         The rows at which the values of chains are known; None: all of them.
+    calibrates : bool
+        Whether its probabilities decide, and must keep their promise.
     """
 
     def __init__(
@@ -93,14 +98,17 @@ class LazyExperts:
         rows: Rows,
         folds: np.ndarray,
         unit: float,
+        boosted_unit: float,
         expected: Expectation,
         teachers: np.ndarray | None = None,
+        *,
+        calibrates: bool = False,
     ):
         # sampling rows or features for each tree makes every tree buy something else
         self._boosting = replace(boosting, feature_fraction=1.0, row_fraction=1.0)
         self._rows, self._folds = rows, folds
-        self.unit = unit
-        self._expected = expected
+        self.unit, self._boosted_unit = unit, boosted_unit
+        self._expected, self._calibrates = expected, calibrates
         costs = boosting.costs
         self._most_expensive = costs.full_cost + costs.evaluation * boosting.n_rounds * len(boosting.constant)
         first = folds == folds.min()
@@ -169,7 +177,7 @@ class LazyExperts:
         if k not in self._screened:
             kept, out = self._rows.take(self._pupils), self._rows.take(self._judges)
             self._expect(1)
-            booster = boost(self._boosting, kept, cost_weight=self.unit * 2.0**k, validation=out)
+            booster = boost(self._boosting, kept, cost_weight=self._boosted_unit * 2.0**k, validation=out)
             pool, weights = trees_of(booster, len(self._boosting.constant))
             losses, items = self._told(pool, weights, self._judges)
             self._screened[k] = _Screen(pool, losses, self._boosting.costs.charge(items, pool.n_learners))
@@ -179,7 +187,7 @@ class LazyExperts:
         """One ensemble on all rows; what it loses and buys is known from those without each fold."""
         if k in self._grown:
             return self._grown[k]
-        boosting, rows, strength = self._boosting, self._rows, self.unit * 2.0**k
+        boosting, rows, strength = self._boosting, self._rows, self._boosted_unit * 2.0**k
         n_outputs, costs = len(boosting.constant), boosting.costs
         self._expect(len(np.unique(self._folds)) + 1)
         boosters, rounds = boost_folds(boosting, rows, self._folds, cost_weight=strength)
@@ -194,8 +202,10 @@ class LazyExperts:
             rounds = rounds_on_all(rounds, len(boosters))
         pool, weights = trees_of(boost(boosting, rows, cost_weight=strength, n_rounds=rounds), n_outputs)
         expert = Expert(Score(pool, weights, boosting.constant), margins)
+        if self._calibrates:
+            expert = calibrated_expert(expert, boosting.loss, rows)
         at = self._teachers
-        losses = self._expected(margins[at], at) + self._expected.shift(margins)
+        losses = self._expected(expert.margins[at], at) + self._expected.shift(expert.margins)
         self._grown[k] = LazyExpert(expert, losses, items[at], costs)
         return self._grown[k]
 
@@ -210,4 +220,7 @@ class LazyExperts:
         X = rows_at(self._rows.X, at)
         scores, items = pool.scores_and_items(X, weights, self._boosting.costs.feature_items)
         margins = self._boosting.constant + scores
+        if self._calibrates:
+            scale, shift = calibration(self._boosting.loss, margins, self._rows.y[at], self._rows.weights[at])
+            margins = scale * margins + shift
         return self._expected(margins, at) + self._expected.shift(margins, at), items

@@ -24,6 +24,7 @@ import numpy as np
 
 from ..boosting import GATE_ROUNDS, Boosting, work_of
 from ..capacity import Capacity, boosted_for, capacity_for, folds_for
+from ..losses import ErrorLoss
 from ..method import CandidateRow, Method, Problem, Trained
 from ..model.build import build_tree
 from ..rows import Rows, Units, folds_of
@@ -129,6 +130,7 @@ class Experts(Method):
             scale=units.scale,
             fallbacks=fallbacks,
             estimates=estimates,
+            decisions=problem.decisions,
         )
         return Trained(
             model=model,
@@ -162,10 +164,21 @@ class Experts(Method):
             what = "rows" if rows.qid is None else "whole queries"
             raise ValueError(f"experts are fitted in folds of {what}, and the data has too few of them; give more")
         _plan(boosting, rows, n_folds)
-        grower = ChainGrower(rows, boosting, folds, half, problem.report)
+        stakes = None if problem.decisions is None else ErrorLoss(loss, problem.decisions)
+        grower = ChainGrower(rows, boosting, folds, half, problem.report, stakes)
         grown = grower.grow(np.arange(n), np.arange(rows.X.shape[1]), costs.prices == 0)
-        unit = unit_of_prices(costs, grower.risk(np.tile(boosting.constant, (n, 1))))
-        lazy = LazyExperts(boosting, rows, folds, unit, grown.expected, grower.teachers)
+        constant = np.tile(boosting.constant, (n, 1))
+        unit, boosted_unit = (unit_of_prices(costs, risk(constant)) for risk in (grower.lost, grower.risk))
+        lazy = LazyExperts(
+            boosting,
+            rows,
+            folds,
+            unit,
+            boosted_unit,
+            grown.expected,
+            grower.teachers,
+            calibrates=grower.calibrates,
+        )
         return Family(grower, grown, lazy, {}, {}), units
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..costs import ResolvedCosts
+from .decisions import Decisions
 from .fallbacks import Estimates
 from .fitted import FittedTree
 from .pool import TreePool
@@ -40,6 +41,10 @@ class Score:
         """The same in other units."""
         return self if factor == 1.0 else Score(self.pool, self.weights * factor, self.intercept * factor)
 
+    def moved(self, scale: float, shift: np.ndarray) -> Score:
+        """``scale * score + shift``."""
+        return Score(self.pool, self.weights * scale, self.intercept * scale + shift)
+
 
 def build_tree(
     shape: TreeShape,
@@ -54,6 +59,7 @@ def build_tree(
     scale: float = 1.0,
     fallbacks: Sequence[Score] = (),
     estimates: Estimates | None = None,
+    decisions: Decisions | None = None,
 ) -> FittedTree:
     """The model of some nodes, without learners that none of them uses.
 
@@ -69,6 +75,8 @@ def build_tree(
         What else a node may answer with, as `predictors`.
     estimates : Estimates or None
         What is known of all of them.
+    decisions : Decisions or None
+        What errors cost, if that decides.
     """
     used = [*predictors, *fallbacks, *(route for route in routes if route is not None)]
     pools = list({id(score.pool): score.pool for score in used}.values())
@@ -101,4 +109,5 @@ def build_tree(
         fallback_weights=weights[:, shape.n_nodes :],
         fallback_intercepts=intercepts[shape.n_nodes :],
         estimates=estimates,
+        decisions=decisions,
     ).compressed()

@@ -41,6 +41,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from ..costs import ResolvedCosts
+from .decisions import Decisions
 from .fallbacks import Estimates
 from .fitted import FittedTree
 from .mixture import Mixture
@@ -144,7 +145,10 @@ _SECOND = _FIRST.with_more(
         "source_places": ("<i8", 1),  # in (n_sources, n_features)
     },
 )
-_THIRD = _SECOND.with_more(entries={"limit": (float, type(None))})
+_THIRD = _SECOND.with_more(
+    entries={"limit": (float, type(None))},
+    arrays={"error_costs": ("<f8", 2)},  # the truth by decisions; empty where errors have no prices
+)
 _VERSIONS = {1: _FIRST, 2: _SECOND, 3: _THIRD}
 VERSION = max(_VERSIONS)
 _IN_MEMORY = {"i": np.int64, "f": np.float64, "b": np.bool_, "u": np.int64}
@@ -297,6 +301,7 @@ def _members_of(model: FittedTree) -> dict[str, bytes]:
     for name in ("predict_intercepts", "thresholds", "constant", "fallback_intercepts"):
         arrays[name] = getattr(model, name)
     arrays |= {"prices": costs.prices, "may_miss": schema.may_miss, "means": schema.means}
+    arrays["error_costs"] = np.zeros((0, 0)) if model.decisions is None else model.decisions.costs
     arrays["fallback_places"], arrays["fallback_values"] = _sparse(model.fallback_weights)
     arrays |= _arrays_of_estimates(model.estimates)
     arrays["predict_places"], arrays["predict_values"] = _sparse(model.predict_weights)
@@ -362,6 +367,7 @@ def _model_of(version: _Version, members: dict[str, bytearray], max_bytes: int) 
         ),
         training=_read_training(document["training"]) if "training" in document else Training(),
         limit=document.get("limit"),
+        decisions=Decisions(arrays["error_costs"]) if "error_costs" in arrays and arrays["error_costs"].size else None,
         **fallbacks,
     )
     validate_model(model)

@@ -30,6 +30,7 @@ import numpy as np
 from ..costs import ResolvedCosts, as_cost_model, counted, span
 from ..matrix import blocks, columns_at, dense, is_sparse
 from . import native
+from .decisions import Decisions
 from .fallbacks import Estimates
 from .links import most_likely, probabilities
 from .outages import columns_named, model_without
@@ -109,6 +110,8 @@ class FittedTree:
         What is known of its training; nothing, for a model that was built otherwise.
     limit : float or None
         A hard budget that belongs to the model: no row pays more, wherever it is answered (`with_limit`).
+    decisions : Decisions or None
+        What errors cost, where classes are decided on by that; else the most likely class is the answer.
     """
 
     pool: TreePool
@@ -126,6 +129,7 @@ class FittedTree:
     fallback_intercepts: Any = None
     estimates: Estimates | None = None
     limit: float | None = None
+    decisions: Decisions | None = None
 
     def __post_init__(self) -> None:
         if self.fallback_weights is None:
@@ -302,9 +306,11 @@ class FittedTree:
         return self.walk(self._matrix(X)).margins if self.limit is None else self.decision_and_cost(X)[0]
 
     def answers(self, margins: np.ndarray) -> np.ndarray:
-        """Predictions from margins: values, or classes."""
+        """Predictions from margins: values, or classes; None where a row is referred to a person (`decisions`)."""
         if self.schema.classes is None:
             return margins[:, 0]
+        if self.decisions is not None:
+            return self.decisions.answers(probabilities(margins, self.link), self.schema.classes)
         return self.schema.classes[most_likely(margins, self.link)]
 
     def predict(

@@ -24,6 +24,7 @@ import numpy as np
 from ..costs import ResolvedCosts
 from ..matrix import rows_at
 from .coins import coin, coins, is_no_id
+from .decisions import Decisions
 from .fitted import FittedTree, Walked, check_counting
 from .links import probabilities
 from .schema import Schema
@@ -117,6 +118,10 @@ class Mixture:
     @property
     def limit(self) -> float | None:
         return self.costlier.limit
+
+    @property
+    def decisions(self) -> Decisions | None:
+        return self.costlier.decisions
 
     @property
     def constant(self) -> np.ndarray:
@@ -378,8 +383,13 @@ def _difference(first: FittedTree, second: FittedTree) -> str:
         "classes": same_classes and first.link == second.link,
         "prices": _same_costs(first.costs, second.costs),
         "limit": first.limit == second.limit,
+        "prices of errors": _same_errors(first.decisions, second.decisions),
     }
     return next((name for name, is_same in same.items() if not is_same), "")
+
+
+def _same_errors(a: Decisions | None, b: Decisions | None) -> bool:
+    return a is b if a is None or b is None else np.array_equal(a.costs, b.costs)
 
 
 def _same_costs(a: ResolvedCosts, b: ResolvedCosts) -> bool:

@@ -78,6 +78,7 @@ def validate_model(model: FittedTree) -> None:
     _check_sums(model)
     _check_training(model.training, model.shape.n_terminals)
     _check_limit(model.limit)
+    _check_decisions(model)
 
 
 def check_memory(sizes: dict[str, int], stored: int, max_bytes: int) -> None:
@@ -357,6 +358,17 @@ def _check_fallbacks(model: FittedTree) -> None:
 def _check_limit(limit: Any) -> None:
     if limit is not None and (type(limit) is not float or not 0 <= limit < math.inf):
         fail(f"the limit is {shown(limit)}; it must be a finite number, 0 or more, or none")
+
+
+def _check_decisions(model: FittedTree) -> None:
+    if model.decisions is None:
+        return
+    costs = model.decisions.costs
+    n = 0 if model.schema.classes is None else len(model.schema.classes)
+    if costs.shape not in ((n, n), (n, n + 1)) or not n:
+        fail(f"the prices of errors have the shape {costs.shape}; a model of {n} classes needs {(n, n)} or {(n, n + 1)}")
+    if not np.isfinite(costs).all() or (costs < 0).any() or not costs.any():
+        fail("the prices of errors must be finite, 0 or more, and not all 0")
 
 
 def _check_link(model: FittedTree) -> None:

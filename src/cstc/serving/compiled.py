@@ -101,6 +101,7 @@ class CompiledTree:
         self.limit = model.limit
         self.highest_cost = float(model.terminal_costs().max())
         self.link = model.link
+        self.decisions = model.decisions
         self.classes: list | None = None if model.schema.classes is None else model.schema.classes.tolist()
         self.constant = [float(margin) for margin in model.constant]
         self._options: dict[int, list[tuple[float, CompiledExpert, tuple[int, ...] | None]]] = {}
@@ -351,7 +352,7 @@ class CompiledTree:
         return None if self.may_miss[feature] else missing(self.feature_names[feature])
 
     def answer(self, margins: list[float]) -> tuple[Any, list[float] | None]:
-        """The predicted value or class, and the probabilities of the classes."""
+        """The predicted value or class (None: refer to a person), and the probabilities of the classes."""
         if self.classes is None:
             return margins[0], None
         if self.link == "logistic":
@@ -362,7 +363,10 @@ class CompiledTree:
         if total != total:  # a NaN among the margins, which comes from a NaN that a learner passed on
             return self.classes[0], [math.nan] * len(margins)
         probabilities = [share / total for share in shares]
-        return self.classes[probabilities.index(max(probabilities))], probabilities
+        if self.decisions is None:
+            return self.classes[probabilities.index(max(probabilities))], probabilities
+        taken = self.decisions.of_one(probabilities)
+        return (self.classes[taken] if taken < len(self.classes) else None), probabilities
 
 
 def _as_float(raw: Any, name: str) -> float:
