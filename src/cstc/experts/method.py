@@ -24,7 +24,7 @@ import numpy as np
 
 from ..boosting import GATE_ROUNDS, Boosting, work_of
 from ..capacity import Capacity, boosted_for, capacity_for, folds_for
-from ..method import CandidateRow, Method, Problem, Trained
+from ..method import CandidateRow, Method, OutOfFold, Problem, Trained
 from ..model.build import build_tree
 from ..rows import Rows, Units, folds_of
 from .candidates import Candidate, Family, candidates_for, everything_of, least_of
@@ -130,12 +130,14 @@ class Experts(Method):
             fallbacks=fallbacks,
             estimates=estimates,
         )
+        at, margins = nodes.out_of_fold()
         return Trained(
             model=model,
             loss_history=[units.risk(taken.history)],
             converged=True,
             reached=nodes.reached,
             candidates=[_row(candidate, taken, units) for candidate in candidates],
+            out_of_fold=OutOfFold(at, units.margins(margins).astype(np.float32)),
         )
 
     def n_ensembles(self, shared: dict[str, Any]) -> int:
