@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
@@ -18,7 +19,7 @@ from .model import Decisions, FittedTree, Schema
 from .progress import QUIET, Progress
 from .rows import Rows
 
-__all__ = ["CandidateRow", "Method", "Problem", "Trained"]
+__all__ = ["CandidateRow", "Method", "OutOfFold", "Problem", "Trained"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +80,37 @@ class CandidateRow(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+class OutOfFold:
+    """What a model says of training rows that did not teach what answers them.
+
+    Attributes
+    ----------
+    rows : int ndarray of shape (m,)
+        Numbers of training rows, rising; those of weight 0 are not counted.
+    margins : float32 ndarray of shape (m, n_outputs)
+        In the units of the user.  Single precision: a frontier keeps them for every model.
+    """
+
+    rows: np.ndarray
+    margins: np.ndarray
+
+    def to_json(self) -> dict[str, Any]:
+        """Text that JSON keeps to the last bit."""
+        rows, margins = self.rows.astype("<i4"), self.margins.astype("<f4")
+        return {
+            "rows": b64encode(rows.tobytes()).decode(),
+            "margins": b64encode(margins.tobytes()).decode(),
+            "n_outputs": margins.shape[1],
+        }
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> OutOfFold:
+        rows = np.frombuffer(b64decode(document["rows"]), dtype="<i4").astype(np.intp)
+        margins = np.frombuffer(b64decode(document["margins"]), dtype="<f4").astype(np.float32)
+        return cls(rows, margins.reshape(len(rows), document["n_outputs"]))
+
+
+@dataclass(frozen=True, eq=False)
 class Trained:
     """A fitted tree, and how it came about.
 
@@ -93,6 +125,8 @@ class Trained:
     solution : object or None
         Where a fit with another cost weight can start.
     candidates : list of CandidateRow
+    out_of_fold : OutOfFold or None
+        What the model says of training rows that did not teach it; None where the method is not cross-fitted.
     """
 
     model: FittedTree
@@ -101,6 +135,7 @@ class Trained:
     reached: np.ndarray
     solution: Any = None
     candidates: Sequence[CandidateRow] = ()
+    out_of_fold: OutOfFold | None = None
 
 
 class Method(BaseEstimator):

@@ -30,7 +30,7 @@ from ..capacity import FEW, Capacity
 from ..costs import ResolvedCosts, as_cost_model, is_number, shorten
 from ..losses import Loss
 from ..matrix import column_at, is_sparse, missing_columns, rows_at, to_csr
-from ..method import CandidateRow, Method, Problem, Trained
+from ..method import CandidateRow, Method, OutOfFold, Problem, Trained
 from ..model import FittedTree, Schema, Training
 from ..model.file import save
 from ..model.schema import Encoded, encode, refuse_one_row
@@ -250,6 +250,7 @@ class CSTCBase(BaseEstimator):
         self._reached = trained.reached
         self._solution = trained.solution
         self.candidates_ = list(trained.candidates)
+        self._out_of_fold = trained.out_of_fold
         self.expected_cost_ = float(trained.reached @ trained.model.terminal_costs())
 
     def _state(self) -> dict:
@@ -261,6 +262,7 @@ class CSTCBase(BaseEstimator):
             "reached": self._reached.tolist(),
             "mean_cost": self.mean_cost_,
             "candidates": [list(candidate) for candidate in self.candidates_],
+            "out_of_fold": None if self._out_of_fold is None else self._out_of_fold.to_json(),
             "solution": None if self._solution is None else {k: v.tolist() for k, v in vars(self._solution).items()},
         }
 
@@ -269,7 +271,8 @@ class CSTCBase(BaseEstimator):
         history = [np.array(stage, dtype=float) for stage in state["loss_history"]]
         solution = state["solution"] and NodeParameters(**{k: np.array(v) for k, v in state["solution"].items()})
         candidates = [CandidateRow(*row) for row in state["candidates"]]
-        self._take(Trained(model, history, True, np.array(state["reached"]), solution, candidates))
+        unseen = state["out_of_fold"] and OutOfFold.from_json(state["out_of_fold"])
+        self._take(Trained(model, history, True, np.array(state["reached"]), solution, candidates, unseen))
         self.costs_ = model.costs
         self.mean_cost_ = state["mean_cost"]
         self.n_features_in_ = len(model.schema.feature_names)

@@ -133,6 +133,19 @@ class Nodes:
         return cls(shape, experts, routes, branching.reached, np.concatenate(at), np.concatenate(stops), rows)
 
 
+    def out_of_fold(self) -> tuple[np.ndarray, np.ndarray]:
+        """Training rows in rising order, and the margins that each of them gets where it stops, out of fold."""
+        order = np.argsort(self.at, kind="stable")
+        at, stops = self.at[order], self.stops[order]
+        margins = np.empty((len(at), self.experts[0].margins.shape[1]))
+        for node in np.unique(stops):
+            here, rows = stops == node, self.rows[node]
+            # an expert of a group knows the rows of the group alone
+            numbers = at[here] if rows is None else np.searchsorted(rows, at[here])
+            margins[here] = self.experts[node].margins[numbers]
+        return at, margins
+
+
 @dataclass(frozen=True, eq=False)
 class Candidate:
     """A model that could be taken.

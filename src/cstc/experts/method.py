@@ -25,7 +25,7 @@ import numpy as np
 from ..boosting import GATE_ROUNDS, Boosting, work_of
 from ..capacity import Capacity, boosted_for, capacity_for, folds_for
 from ..losses import ErrorLoss
-from ..method import CandidateRow, Method, Problem, Trained
+from ..method import CandidateRow, Method, OutOfFold, Problem, Trained
 from ..model.build import build_tree
 from ..rows import Rows, Units, folds_of
 from .candidates import Candidate, Family, candidates_for, everything_of, least_of
@@ -132,12 +132,14 @@ class Experts(Method):
             estimates=estimates,
             decisions=problem.decisions,
         )
+        at, margins = nodes.out_of_fold()
         return Trained(
             model=model,
             loss_history=[units.risk(taken.history)],
             converged=True,
             reached=nodes.reached,
             candidates=[_row(candidate, taken, units) for candidate in candidates],
+            out_of_fold=OutOfFold(at, units.margins(margins).astype(np.float32)),
         )
 
     def n_ensembles(self, shared: dict[str, Any]) -> int:

@@ -29,7 +29,7 @@ from ..model.file import ModelFileError, load, save, write_whole
 __all__ = ["Checkpoint", "digest"]
 
 FORMAT = "cstc-checkpoint"
-VERSION = 3  # 2: states have the solution that the next fit starts from; 3: and the candidates
+VERSION = 4  # 2: states have the solution that the next fit starts from; 3: and the candidates; 4: and out_of_fold
 _SETTINGS = "settings.json"
 _UNFINISHED = ".cstc-*.tmp"
 _SHOWN = 5  # differences that an error lists
