@@ -427,6 +427,33 @@ class FittedTree:
         """
         return self.decision_and_cost(X, counting, budget=budget, unavailable=unavailable)[1]
 
+    def total_cost(
+        self, X: Any, y: Any, *, budget: float | None = None, unavailable: Iterable[str] = ()
+    ) -> np.ndarray:
+        """What each row costs in all: its features, and its decision, where `y` are the true classes.
+
+        Of a model with prices of errors only (`decisions`).  `budget` and `unavailable` as in `predict`.
+        """
+        decisions = self.priced_decisions
+        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable)
+        truth = self.schema.class_numbers(y, len(margins))
+        return cost + decisions.observed(truth, probabilities(margins, self.link))
+
+    def expected_total_cost(
+        self, X: Any, *, budget: float | None = None, unavailable: Iterable[str] = ()
+    ) -> np.ndarray:
+        """What each row is expected to cost in all, by its own probabilities; everything else as in `total_cost`."""
+        decisions = self.priced_decisions
+        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable)
+        return cost + decisions.expected(probabilities(margins, self.link)).min(axis=1)
+
+    @property
+    def priced_decisions(self) -> Decisions:
+        """What errors cost; an error where they have no prices."""
+        if self.decisions is None:
+            raise ValueError("this model has no prices of errors; fit CSTCClassifier(error_costs=...) to count them")
+        return self.decisions
+
     def decision_and_cost(
         self, X: Any, counting: str = "branch", *, budget: float | None = None, unavailable: Iterable[str] = ()
     ) -> tuple[np.ndarray, np.ndarray]:

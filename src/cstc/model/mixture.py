@@ -279,6 +279,29 @@ class Mixture:
         """Exact cost of each row with the model that it takes; see `FittedTree.predict_cost`."""
         return self.decision_and_cost(X, counting, budget=budget, unavailable=unavailable, ids=ids)[1]
 
+    def total_cost(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        budget: float | None = None,
+        unavailable: Iterable[str] = (),
+        ids: Any = None,
+    ) -> np.ndarray:
+        """What each row costs in all, with the model that it takes; see `FittedTree.total_cost`."""
+        decisions = self.costlier.priced_decisions
+        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable, ids=ids)
+        truth = self.schema.class_numbers(y, len(margins))
+        return cost + decisions.observed(truth, probabilities(margins, self.link))
+
+    def expected_total_cost(
+        self, X: Any, *, budget: float | None = None, unavailable: Iterable[str] = (), ids: Any = None
+    ) -> np.ndarray:
+        """What each row is expected to cost in all; see `FittedTree.expected_total_cost`."""
+        decisions = self.costlier.priced_decisions
+        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable, ids=ids)
+        return cost + decisions.expected(probabilities(margins, self.link)).min(axis=1)
+
     def decision_and_cost(
         self,
         X: Any,

@@ -62,6 +62,18 @@ class Schema:
         if self.means is None:
             object.__setattr__(self, "means", np.zeros(len(self.feature_names)))
 
+    def class_numbers(self, y: Any, n: int) -> np.ndarray:
+        """The places of the labels of `n` rows among the classes."""
+        y, classes = np.asarray(y), self.classes
+        assert classes is not None
+        if y.shape != (n,):
+            raise ValueError(f"y has shape {y.shape}; X has {n} rows: give one label for each")
+        unknown = ~np.isin(y, classes)
+        if unknown.any():
+            raise ValueError(f"y holds {y[unknown].tolist()[0]!r}, which is no class of the model: {classes.tolist()}")
+        order = np.argsort(classes, kind="stable")
+        return order[np.searchsorted(classes[order], y)]
+
     def matrix(self, X: Any, plain: np.ndarray | None = None, ignored: np.ndarray | None = None) -> Any:
         """Rows as numbers, one column for each feature; of a table, the columns by name and categories by number.
 

@@ -91,6 +91,7 @@ class Answer:
     Attributes
     ----------
     value : float, or a class
+        None where errors have prices and the row is referred to a person.
     probabilities : list of float or None
         In the order of the model's classes; None for regression and ranking.
     cost : float

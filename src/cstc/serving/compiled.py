@@ -351,6 +351,14 @@ class CompiledTree:
             return unknown(self.feature_names[feature])
         return None if self.may_miss[feature] else missing(self.feature_names[feature])
 
+    def expected_costs(self, margins: list[float]) -> dict[Any, float] | None:
+        """What each decision is expected to cost, where errors have prices; None is to refer to a person."""
+        if self.decisions is None or self.classes is None:
+            return None
+        shares = np.array([self.answer(margins)[1]])
+        expected = self.decisions.expected(shares)[0].tolist()
+        return dict(zip([*self.classes, None], expected, strict=False))
+
     def answer(self, margins: list[float]) -> tuple[Any, list[float] | None]:
         """The predicted value or class (None: refer to a person), and the probabilities of the classes."""
         if self.classes is None:

@@ -41,6 +41,7 @@ class CompiledMixture:
         self.feature_names, self.index, self.codes = second.feature_names, second.index, second.codes
         self.item_names, self.prices, self.feature_items = second.item_names, second.prices, second.feature_items
         self.may_miss, self.is_boolean, self.classes = second.may_miss, second.is_boolean, second.classes
+        self.decisions = second.decisions
         self.is_plain = [a or b for a, b in zip(first.is_plain, second.is_plain, strict=True)]
         self.features_needed = sorted({*first.features_needed, *second.features_needed})
         self.highest_cost = max(first.highest_cost, second.highest_cost)

@@ -182,6 +182,8 @@ class Explanation:
         Loss that one unit of money is worth; None where the model does not know.
     warnings : tuple of str
         What was taken as missing, though training did not see it so.
+    decisions : dict or None
+        Where errors have prices, what each decision was expected to cost; None is to refer to a person.
     taken : str
         Which of the two models of a `cstc.Mixture` the row took, and why; empty for any other model.
     """
@@ -200,6 +202,7 @@ class Explanation:
     cost_weight: float | None = None
     warnings: tuple[str, ...] = field(default=())
     taken: str = ""
+    decisions: dict[Any, float] | None = None
 
     def __str__(self) -> str:
         from .words import as_text
@@ -226,7 +229,13 @@ class Explanation:
             "shortfall": self.shortfall,
             "cost_weight": self.cost_weight,
             "warnings": list(self.warnings),
-        } | ({"taken": self.taken} if self.taken else {})
+        } | ({"taken": self.taken} if self.taken else {}) | self._decisions()
+
+    def _decisions(self) -> dict[str, Any]:
+        """As pairs, since what decides need not be text."""
+        if self.decisions is None:
+            return {}
+        return {"decisions": [[_plain(decision), cost] for decision, cost in self.decisions.items()]}
 
     def to_json(self, **options: Any) -> str:
         """`to_dict` as JSON; `options` go to `json.dumps`."""

@@ -123,24 +123,21 @@ def _margins(model: FittedTree, X: Any) -> np.ndarray:
 
 
 def _targets(model: FittedTree, y: Any, n: int) -> np.ndarray:
+    if model.schema.classes is not None:
+        return model.schema.class_numbers(y, n)
     y = np.asarray(y)
     if y.shape != (n,):
         raise ValueError(f"y has shape {y.shape}; X has {n} rows: give one label for each")
-    classes = model.schema.classes
-    if classes is None:
-        return y.astype(float)
-    unknown = ~np.isin(y, classes)
-    if unknown.any():
-        raise ValueError(f"y holds {y[unknown].tolist()[0]!r}, which is no class of the model: {classes.tolist()}")
-    order = np.argsort(classes, kind="stable")
-    return order[np.searchsorted(classes[order], y)]
+    return y.astype(float)
 
 
 def _losses(model: FittedTree, margins: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Squared error, or log loss, of each row."""
+    """Squared error, log loss, or what the decision costs, of each row."""
     if model.schema.classes is None:
         return (margins[:, 0] - targets) ** 2
     shares = probabilities(margins, model.link)
+    if model.decisions is not None:
+        return model.decisions.observed(targets, shares)
     return -np.log(np.maximum(shares[np.arange(len(targets)), targets], TINY))
 
 
@@ -203,5 +200,9 @@ def _saving(model: FittedTree, X: Any, run: Any, node: int, at: np.ndarray) -> n
     if model.schema.classes is None:
         return (margins[:, 0] - model.constant[0]) ** 2
     shares = np.maximum(probabilities(np.array(margins), model.link), TINY)
+    if model.decisions is not None:
+        expected = model.decisions.expected(shares)
+        before = model.decisions.taken(probabilities(model.constant[None, :], model.link))[0]
+        return expected[:, before] - expected.min(axis=1)
     constant = np.maximum(probabilities(model.constant[None, :], model.link), TINY)
     return (shares * np.log(shares / constant)).sum(axis=1)

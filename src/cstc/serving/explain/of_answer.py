@@ -80,6 +80,7 @@ class _Explained:
             cost_weight=weight,
             warnings=answer.warnings,
             taken=answer.taken,
+            decisions=compiled.expected_costs(answer.margins),
         )
 
     # -- steps -------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from .words import (
     answer_in_words,
     belief_in_words,
     bought_in_words,
+    decision_in_words,
     listed,
     lost_in_words,
     money,
@@ -44,6 +45,8 @@ def as_page(explanation: Explanation) -> str:
 def as_html(explanation: Explanation) -> str:
     """The part of a page that says it."""
     parts = [_said(explanation.taken)] if explanation.taken else []
+    if explanation.decisions is not None:
+        parts.append(f"<p><strong>{_safe(decision_in_words(explanation))}</strong></p>")
     parts += [
         f"<p><strong>{_safe(answer_in_words(explanation.outcome))}</strong></p>",
         _said(paid_in_words(explanation)),

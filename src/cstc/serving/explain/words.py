@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WORTH", "about", "answer_in_words", "as_text", "belief_in_words", "bought_in_words", "class_name", "listed"]
 __all__ += [
+    "decision_in_words",
     "lost_in_words",
     "next_in_words",
     "paid_in_words",
@@ -33,7 +34,12 @@ WORTH = (
 def as_text(explanation: Explanation) -> str:
     """All of it, as paragraphs."""
     parts = [printed(explanation.taken)] if explanation.taken else []
-    parts += [f"Answer: {answer_in_words(explanation.outcome)}", paid_in_words(explanation)]
+    if explanation.decisions is not None:
+        parts.append(decision_in_words(explanation))
+    parts += [
+        f"{'Answer' if explanation.decisions is None else 'Most likely'}: {answer_in_words(explanation.outcome)}",
+        paid_in_words(explanation),
+    ]
     if explanation.given:
         known = [f"{printed(name)} = {value_in_words(value)}" for name, value in explanation.given.items()]
         parts.append(f"Known from the start, for nothing: {listed(known, MOST_FEATURES)}.")
@@ -118,6 +124,21 @@ def answer_in_words(belief: Belief) -> str:
         return f"{text} Otherwise: {', '.join(f'{class_name(each)} {percent(part)}' for each, part in others)}."
     told = ", ".join(f"{class_name(each)} {percent(part)}" for each, part in others[: MOST_CLASSES - 1])
     return f"{text} Otherwise: {told}, {_others(_ranked(belief))}."
+
+
+def decision_in_words(explanation: Explanation) -> str:
+    """Where errors have prices, what was decided and what the other decisions were expected to cost."""
+    decided = explanation.outcome.value
+    costs = explanation.decisions or {}
+
+    def named(decision: Any) -> str:
+        return "refer to a person" if decision is None else class_name(decision)
+
+    others = [f"{named(each)} {money(cost)}" for each, cost in costs.items() if each != decided]
+    return (
+        f"Decision: {named(decided)}. It is expected to cost {money(costs[decided])} in errors; "
+        f"otherwise: {listed(others, MOST_CLASSES)}."
+    )
 
 
 def _ranked(belief: Belief) -> list[tuple[Any, float]]:

@@ -180,7 +180,8 @@ def _response_schemas(compiled: CompiledTree | CompiledMixture) -> dict[str, Any
         value: dict[str, Any] = NUMBER_OR_NULL
         probabilities: dict[str, Any] = {"type": "null"}
     else:
-        value = {"enum": list(compiled.classes)}
+        refers = compiled.decisions is not None and compiled.decisions.can_refer
+        value = {"enum": [*compiled.classes, *([None] if refers else [])]}
         probabilities = _object({str(name): NUMBER_OR_NULL for name in compiled.classes}, additionalProperties=False)
     gate = _object(
         {"event": {"const": "gate"}, "node": node, "margin": NUMBER_OR_NULL, "threshold": NUMBER_OR_NULL, "to": text}
