@@ -232,8 +232,9 @@ class _Explained:
         shares = self._compiled.answer(self._compiled.constant)[1]
         if loss is None or shares is None or not self._model.predict_learners[0].any():
             return None
-        entropy = -sum(share * math.log(share) for share in shares if share > 0)
-        return self._priced(max(0.0, entropy - loss), self._compiled.price_of(visit.items), False)
+        costs = self._compiled.expected_costs(self._compiled.constant)
+        before = min(costs.values()) if costs else -sum(share * math.log(share) for share in shares if share > 0)
+        return self._priced(max(0.0, before - loss), self._compiled.price_of(visit.items), False)
 
     def _priced(self, saving: float, price: float, of_this_row: bool) -> Forecast:
         weight = self._estimates.cost_weight if self._estimates is not None else 0.0
