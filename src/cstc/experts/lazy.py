@@ -82,12 +82,12 @@ class LazyExperts:
     unit : float
         What is weighed for one unit of cost at which a typical feature would cost all risk that the constant leaves;
         0 if nothing has a price.
-    boosted_unit : float
-        The same in the loss that is boosted; another one where errors in money are weighed.
     expected : Expectation
         Of losses at the rows.
     teachers : int ndarray or None
         The rows at which the values of chains are known; None: all of them.
+    boosted_unit : float or None
+        The unit in the loss that is boosted, where errors in money are weighed; None: the same.
     calibrates : bool
         Whether its probabilities decide, and must keep their promise.
     """
@@ -98,16 +98,16 @@ class LazyExperts:
         rows: Rows,
         folds: np.ndarray,
         unit: float,
-        boosted_unit: float,
         expected: Expectation,
         teachers: np.ndarray | None = None,
         *,
+        boosted_unit: float | None = None,
         calibrates: bool = False,
     ):
         # sampling rows or features for each tree makes every tree buy something else
         self._boosting = replace(boosting, feature_fraction=1.0, row_fraction=1.0)
         self._rows, self._folds = rows, folds
-        self.unit, self._boosted_unit = unit, boosted_unit
+        self.unit, self._boosted_unit = unit, unit if boosted_unit is None else boosted_unit
         self._expected, self._calibrates = expected, calibrates
         costs = boosting.costs
         self._most_expensive = costs.full_cost + costs.evaluation * boosting.n_rounds * len(boosting.constant)

@@ -176,9 +176,9 @@ class Experts(Method):
             rows,
             folds,
             unit,
-            boosted_unit,
             grown.expected,
             grower.teachers,
+            boosted_unit=boosted_unit,
             calibrates=grower.calibrates,
         )
         return Family(grower, grown, lazy, {}, {}), units
