@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -14,11 +14,11 @@ from .boosting import Boosting
 from .capacity import FEW, Capacity
 from .costs import ResolvedCosts
 from .losses import Loss
-from .model import FittedTree, Schema
+from .model import Schema
 from .progress import QUIET, Progress
 from .rows import Rows
 
-__all__ = ["CandidateRow", "Method", "Problem", "Trained"]
+__all__ = ["CandidateRow", "Method", "Preview", "Problem", "Trained"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,8 @@ class Trained:
 
     Attributes
     ----------
-    model : FittedTree
+    model : FittedTree or Mixture
+        A method trains trees; of two of them the estimator makes a mixture.
     loss_history : list of ndarray
         For each stage of training, the loss after every step.
     converged : bool
@@ -92,12 +93,31 @@ class Trained:
     candidates : list of CandidateRow
     """
 
-    model: FittedTree
+    model: Any
     loss_history: list[np.ndarray]
     converged: bool
     reached: np.ndarray
     solution: Any = None
     candidates: Sequence[CandidateRow] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Preview:
+    """A model that is not built yet: what rows would pay, and the way to it.
+
+    Attributes
+    ----------
+    rows : Rows
+        Rows that did not teach what sends them their way: training rows out of fold, or rows that are held out.
+    costs : ndarray of shape (n,)
+        What each of them pays.
+    build : callable
+        Returns `Trained`.
+    """
+
+    rows: Rows
+    costs: np.ndarray
+    build: Callable[[], Trained]
 
 
 class Method(BaseEstimator):
@@ -121,6 +141,10 @@ class Method(BaseEstimator):
 
     def train(self, problem: Problem) -> Trained:
         """Fit a tree of classifiers."""
+        raise NotImplementedError
+
+    def preview(self, problem: Problem) -> Preview:
+        """What `train` would find, with as little work as tells its costs; nothing that is shared is done twice."""
         raise NotImplementedError
 
     def n_ensembles(self, shared: dict[str, Any]) -> int:

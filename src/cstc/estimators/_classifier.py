@@ -45,7 +45,8 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
         self,
         *,
         costs=None,
-        cost_weight=0.01,
+        cost_weight=None,
+        mean_cost=None,
         method="auto",
         weak_learners="boosted",
         n_weak_learners=None,
@@ -61,6 +62,7 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
         super().__init__(
             costs=costs,
             cost_weight=cost_weight,
+            mean_cost=mean_cost,
             method=method,
             weak_learners=weak_learners,
             n_weak_learners=n_weak_learners,
@@ -93,30 +95,33 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
         """
         return self._fit(X, y, X_val, y_val, sample_weight, sample_weight_val)
 
-    def decision_function(self, X):
-        """Margins: shape (n,) for two classes, (n, n_classes) for more."""
-        margins = self._margins(X)
+    def decision_function(self, X, *, ids=None):
+        """Margins: shape (n,) for two classes, (n, n_classes) for more; `ids` as in `predict`."""
+        margins = self._margins(X, ids)
         return margins[:, 0] if len(self.classes_) == 2 else margins
 
-    def predict_proba(self, X, *, return_cost=False, budget=None, unavailable=()):
+    def predict_proba(self, X, *, return_cost=False, budget=None, unavailable=(), ids=None):
         """Probabilities of shape (n, n_classes), in the order of `classes_`.
 
         With `return_cost=True` also what each row pays (`predict_cost`), from the same walk.  With a `budget` no row
         pays more, and nothing of what is named in `unavailable` (sources, items, features) is bought: rows that would
-        need it are answered with what there is.
+        need it are answered with what there is.  Where the model is a `Mixture`, `ids`, one for each row, decide which
+        of its two models answers a row; without ids the number of the row does.
         """
         check_is_fitted(self)
+        rows = self._rows(X)
         options = {"return_cost": return_cost, "budget": budget, "unavailable": unavailable}
-        return self.model_.predict_proba(self._rows(X), **options)
+        return self.model_.predict_proba(rows, **options | self._by_ids(rows, ids))
 
-    def predict(self, X, *, return_cost=False, budget=None, unavailable=()):
+    def predict(self, X, *, return_cost=False, budget=None, unavailable=(), ids=None):
         """Predicted classes of shape (n,).
 
         With `return_cost=True` also what each row pays (`predict_cost`), from the same walk.  With a `budget` no row
         pays more, and nothing of what is named in `unavailable` (sources, items, features) is bought: rows that would
-        need it are answered with what there is.
+        need it are answered with what there is.  Where the model is a `Mixture`, `ids`, one for each row, decide which
+        of its two models answers a row; without ids the number of the row does.
         """
-        return self._predict(X, return_cost=return_cost, budget=budget, unavailable=unavailable)
+        return self._predict(X, ids, return_cost=return_cost, budget=budget, unavailable=unavailable)
 
     def _class_weights(self, y):
         weights = compute_sample_weight(self.class_weight, self.classes_[y])

@@ -24,7 +24,7 @@ import numpy as np
 
 from ..boosting import GATE_ROUNDS, Boosting, work_of
 from ..capacity import Capacity, boosted_for, capacity_for, folds_for
-from ..method import CandidateRow, Method, Problem, Trained
+from ..method import CandidateRow, Method, Preview, Problem, Trained
 from ..model.build import build_tree
 from ..rows import Rows, Units, folds_of
 from .candidates import Candidate, Family, candidates_for, everything_of, least_of
@@ -34,7 +34,7 @@ from .fallbacks import fallbacks_for
 from .gates import expect_gates
 from .lazy import LazyExperts
 from .purchases import EXPONENTS, MOST_STAGES, unit_of_prices
-from .sources import sources_of
+from .sources import Sources, sources_of
 
 __all__ = ["Experts"]
 
@@ -95,6 +95,10 @@ class Experts(Method):
         return capacity_for(n_rows)
 
     def train(self, problem: Problem) -> Trained:
+        return self.preview(problem).build()
+
+    def preview(self, problem: Problem) -> Preview:
+        """All candidates, out of fold; a tree is built of the one that is taken, and of what answers on bad days."""
         sources = sources_of(self.sources, problem.schema.feature_names, problem.costs)
         if "family" not in problem.shared:
             problem.shared["family"] = self._grow(problem)
@@ -106,6 +110,14 @@ class Experts(Method):
             problem.report("gates")
             candidates = candidates_for(family, units.standard_weight(problem.cost_weight))
         taken = least_of(candidates)
+        at, paid = taken.paid()
+        judges = Rows(None, problem.rows.y[at], problem.rows.weights[at])
+        return Preview(judges, paid, lambda: self._build(problem, candidates, taken, sources))
+
+    def _build(
+        self, problem: Problem, candidates: Sequence[Candidate], taken: Candidate, sources: Sources
+    ) -> Trained:
+        family, units = problem.shared["family"]
         nodes = taken.nodes(problem.costs)
         scores = scores_of(nodes.experts, problem.boosting)
         fallbacks, estimates = fallbacks_for(

@@ -55,7 +55,7 @@ def judged_point(model: Any, varied: str, value: Any, costs: np.ndarray, quality
         raise ValueError(f"the quality of the model with {varied}={_shown(value)} is {quality}")
     row = {varied: value} | {f"{name}_cost": cost for name, cost in cost_summary(costs, rows.weights).items()}
     items = int(model.model_.terminal_items().any(axis=0).sum())
-    return Point(model, row | {"quality": quality, "nodes": model.model_.shape.n_nodes, "items": items})
+    return Point(model, row | {"quality": quality, "nodes": model.model_.n_nodes, "items": items})
 
 
 def tell_of(progress: Progress, n_done: int, point: Point, quality_name: str, took: str) -> None:
