@@ -218,7 +218,8 @@ def inspect(model: str) -> None:
     if isinstance(loaded, FittedTree):
         _show(loaded)
         return
-    click.echo(f"mixture      {1 - loaded.share:.1%} of rows take the cheaper of two models, {loaded.share:.1%} the other")
+    part = f"{1 - loaded.share:.1%}", f"{loaded.share:.1%}"
+    click.echo(f"mixture      {part[0]} of rows take the cheaper of two models, {part[1]} the other")
     click.echo(f"seed         {loaded.seed}, of the coins that are drawn from the ids of rows")
     for name, tree in zip(("cheaper", "more expensive"), loaded.trees, strict=True):
         click.echo(f"\nthe {name} model")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -14,12 +14,12 @@ from sklearn.base import BaseEstimator
 from .boosting import Boosting
 from .capacity import FEW, Capacity
 from .costs import ResolvedCosts
-from .losses import Loss
-from .model import Decisions, FittedTree, Schema
+from .losses import ErrorLoss, Loss
+from .model import Decisions, Schema
 from .progress import QUIET, Progress
 from .rows import Rows
 
-__all__ = ["CandidateRow", "Method", "OutOfFold", "Problem", "Trained"]
+__all__ = ["CandidateRow", "Method", "OutOfFold", "Preview", "Problem", "Trained"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +64,11 @@ class Problem:
     shared: dict[str, Any] = field(default_factory=dict)
     decisions: Decisions | None = None
     start: Any = None
+
+    @property
+    def stakes(self) -> Loss:
+        """What is weighed against cost: the loss, or what errors cost."""
+        return self.loss if self.decisions is None else ErrorLoss(self.loss, self.decisions)
 
     def report(self, text: str) -> None:
         """Say what is going on."""
@@ -116,7 +121,8 @@ class Trained:
 
     Attributes
     ----------
-    model : FittedTree
+    model : FittedTree or Mixture
+        A method trains trees; of two of them the estimator makes a mixture.
     loss_history : list of ndarray
         For each stage of training, the loss after every step.
     converged : bool
@@ -129,13 +135,32 @@ class Trained:
         What the model says of training rows that did not teach it; None where the method is not cross-fitted.
     """
 
-    model: FittedTree
+    model: Any
     loss_history: list[np.ndarray]
     converged: bool
     reached: np.ndarray
     solution: Any = None
     candidates: Sequence[CandidateRow] = ()
     out_of_fold: OutOfFold | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Preview:
+    """A model that is not built yet: what rows would pay, and the way to it.
+
+    Attributes
+    ----------
+    rows : Rows
+        Rows that did not teach what sends them their way: training rows out of fold, or rows that are held out.
+    costs : ndarray of shape (n,)
+        What each of them pays.
+    build : callable
+        Returns `Trained`.
+    """
+
+    rows: Rows
+    costs: np.ndarray
+    build: Callable[[], Trained]
 
 
 class Method(BaseEstimator):
@@ -149,6 +174,8 @@ class Method(BaseEstimator):
     takes: tuple[str, ...] = ("boosted", "identity")
     #: Whether `fit` can use validation rows that the user has.
     uses_validation = True
+    #: Whether it can weigh errors in money.
+    weighs_errors = False
 
     def check(self) -> None:
         """Raise ValueError for a parameter that cannot be."""
@@ -159,6 +186,10 @@ class Method(BaseEstimator):
 
     def train(self, problem: Problem) -> Trained:
         """Fit a tree of classifiers."""
+        raise NotImplementedError
+
+    def preview(self, problem: Problem) -> Preview:
+        """What `train` would find, with as little work as tells its costs; nothing that is shared is done twice."""
         raise NotImplementedError
 
     def n_ensembles(self, shared: dict[str, Any]) -> int:

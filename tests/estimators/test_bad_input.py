@@ -91,7 +91,8 @@ def test_new_prices_are_checked_as_well():
 NUMBER = [-0.1, np.nan, np.inf, "much", None]
 COUNT = [0, -1, 1.5, "two"]
 WRONG = {
-    "cost_weight": (NUMBER, "it must be a finite number, 0 or more"),
+    "cost_weight": (NUMBER[:-1], "it must be a finite number, 0 or more, or None"),
+    "mean_cost": (NUMBER[:-1], "it must be a finite number, 0 or more, or None"),
     "method": (["no such", None, 3], "it must be 'auto', 'paper', 'experts', 'exact', or an object such as Paper("),
     "n_weak_learners": (COUNT, "it must be None or a whole number, 1 or more"),
     "weak_learner_depth": (COUNT, "it must be None or a whole number, 1 or more"),

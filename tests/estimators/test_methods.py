@@ -314,7 +314,8 @@ def answers(estimator, rows=X):
     model = estimator.fit(rows, Y + 3.0 * (rows[:, 3] == 2)).model_
     found = [model.predict(rows), model.predict_cost(rows), model.predict_cost(rows, "learner")]
     found += [model.predict(rows, unavailable=["x0"]), model.predict_cost(rows, budget=2.0)]
-    n_lost = len(model.columns_named([model.estimates.source_names[0]])) if model.estimates else 0  # with one source
+    known = getattr(model, "costlier", model).estimates
+    n_lost = len(model.columns_named([known.source_names[0]])) if known else 0  # with one source
     return np.concatenate([*found, [n_lost]])
 
 
@@ -350,6 +351,7 @@ def test_every_parameter_of_a_method_matters(usual, kind, name):
         ("learning_rate", 0.1),
         ("early_stopping", 1),
         ("cost_weight", 0.2),
+        ("mean_cost", 1.5),
         ("costs", [5.0, 1.0, 1.0, 1.0]),
         ("categorical_features", [3]),
         ("random_state", 1),
@@ -364,6 +366,9 @@ def test_every_parameter_of_an_estimator_matters(usual, kind, name, value):
         before = answers(clone(estimator), rows)
     elif name == "early_stopping":  # many large steps, of which the last ones do harm
         estimator = clone(estimator).set_params(n_weak_learners=60, learning_rate=0.9, early_stopping=None)
+        before = answers(clone(estimator), rows)
+    elif name == "mean_cost":  # instead of a cost weight
+        estimator = clone(estimator).set_params(cost_weight=None)
         before = answers(clone(estimator), rows)
     assert (answers(clone(estimator).set_params(**{name: value}), rows) != before).any()
 

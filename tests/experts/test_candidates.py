@@ -220,7 +220,7 @@ class Found:
     partition = SimpleNamespace(n_groups=3)
 
     def induce(self, cost_weight):
-        return module.Branching(self.partition, [], [], [], ZERO, 0.0, 0.0, np.ones(1))
+        return module.Branching(self.partition, [], [], [], [], ZERO, 0.0, 0.0, np.ones(1))
 
 
 def simple_chain(loss=1.0, **changes):

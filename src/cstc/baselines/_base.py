@@ -308,6 +308,17 @@ class Baseline(BaseEstimator):
         other.__dict__.pop("mean_cost_", None)
         return other
 
+    def with_limit(self, limit):
+        """The same model with a hard budget for each row: where the next purchase does not fit, the row stops.
+
+        None takes it off.
+        """
+        check_is_fitted(self)
+        other = copy.copy(self)
+        other.model_ = self.model_.with_limit(limit)
+        other.__dict__.pop("mean_cost_", None)
+        return other
+
     def score(self, X, y, *, qid=None):
         """R², accuracy, or NDCG@5."""
         if self.task == "ranking":

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
 from ..boosting import work_of
 from ..estimators._base import watched
 from ..frontier import FrontierTable
@@ -37,8 +39,9 @@ class SystemFrontier(Choice):
         As it was given.
     """
 
-    def __init__(self, points: list[Point], quality_name: str, quality: Any = None):
+    def __init__(self, points: list[Point], quality_name: str, judges: Rows, quality: Any = None):
         self.quality = quality
+        self._judges = judges
         points = sorted(points, key=lambda point: (point.cost, -point.quality))
         chosen = not_dominated(points)
         self.models_ = [point.model for point in chosen]
@@ -46,6 +49,10 @@ class SystemFrontier(Choice):
         self.tried_ = FrontierTable([point.row for point in points], quality_name)
         self.tried_models_ = [point.model for point in points]
         self.quality_name_ = quality_name
+
+    def _judge(self, model: Any) -> tuple[np.ndarray, float]:
+        rows = self._judges
+        return model.predict_cost(rows.X, qid=rows.qid), quality_of(self.quality, model._face)[1](model, rows, None)
 
     def __repr__(self) -> str:
         return self._summary()
@@ -119,4 +126,4 @@ def frontier_of(
         else:
             for value in values:
                 models(value)
-    return SystemFrontier(list(models.points.values()), name, quality)
+    return SystemFrontier(list(models.points.values()), name, validation, quality)

@@ -150,6 +150,13 @@ class EarlyExit(Baseline):
         np.cumsum(model.pool.transform(X) * model.predict_weights[:, 0, 0], axis=1, out=sums[:, 1:])
         return sums[:, self._cuts] + model.predict_intercepts[0, 0]
 
+    def with_limit(self, limit):
+        """Early exit has no limit for a row: who leaves is decided by all documents of a query."""
+        raise ValueError(
+            "EarlyExit takes no limit: who leaves is decided by all documents of a query, so none can be stopped by "
+            "itself; choose by mean_cost, p95_cost or quality"
+        )
+
     def _margins(self, X, qid):
         stage, score = self._leave(X, qid)
         return _below_survivors(stage, score, qid)

@@ -31,8 +31,10 @@ from ..costs import ResolvedCosts, as_cost_model, is_number, shorten
 from ..losses import Loss
 from ..matrix import column_at, is_sparse, missing_columns, rows_at, to_csr
 from ..method import CandidateRow, Method, OutOfFold, Problem, Trained
-from ..model import FittedTree, Schema, Training
+from ..model import Decisions, FittedTree, Schema, Training
+from ..model.coins import check_ids
 from ..model.file import save
+from ..model.mixture import Mixture
 from ..model.schema import Encoded, encode, refuse_one_row
 from ..paper.objective import NodeParameters
 from ..parallel import apart
@@ -40,8 +42,9 @@ from ..progress import Progress
 from ..rows import Rows, check_queries
 from ..serving.explain import as_one_row, is_mapping
 from ..tables import booleans_of, categories_of, is_frame
+from ._mean_cost import MOST_LOOKS, Build, meet
 from ._methods import explain_unknown, method_of
-from ._parameters import check_parameters
+from ._parameters import check_parameters, cost_weight_of
 
 __all__ = ["CSTCBase", "all_or_nothing", "watched"]
 
@@ -84,7 +87,8 @@ class CSTCBase(BaseEstimator):
         self,
         *,
         costs=None,
-        cost_weight=0.01,
+        cost_weight=None,
+        mean_cost=None,
         method="auto",
         weak_learners="boosted",
         n_weak_learners=None,
@@ -98,6 +102,7 @@ class CSTCBase(BaseEstimator):
     ):
         self.costs = costs
         self.cost_weight = cost_weight
+        self.mean_cost = mean_cost
         self.method = method
         self.weak_learners = weak_learners
         self.n_weak_learners = n_weak_learners
@@ -151,13 +156,15 @@ class CSTCBase(BaseEstimator):
         with all_or_nothing(self):
             if progress is not None:
                 return self._fit_watched(given, shared, start, progress)
-            own = Progress("cstc fit", self.verbose, speaker=type(self).__name__)
+            n_looks = None if self.mean_cost is None else MOST_LOOKS
+            own = Progress("cstc fit", self.verbose, speaker=type(self).__name__, n_models=n_looks)
             with watched(own):
                 return self._fit_watched(given, shared, start, own)
 
     def _fit_watched(self, given, shared, start, progress):
         X, y, X_val, y_val, sample_weight, sample_weight_val, qid, qid_val = given
         method = self._resolved_method()
+        self._check_method(method)
         rows = self._check_rows(X, y, sample_weight, qid, reset=True)
         names = self._feature_names()
         self.costs_ = self._resolve_costs(self.costs)
@@ -177,18 +184,22 @@ class CSTCBase(BaseEstimator):
             loss=loss,
             costs=self.costs_,
             schema=self._schema(rows),
-            cost_weight=float(self.cost_weight),
+            cost_weight=cost_weight_of(self),
             weak_learners=self.weak_learners,
             boosting=replace(self._boosting(loss, self.costs_, categorical, seed, usual), progress=progress),
             random_state=seed,
             progress=progress,
             shared={} if shared is None else shared,
+            decisions=self._decisions(),
             start=start,
         )
-        trained = apart(lambda: method.train(problem), progress.draw)
-        training = self._look_back(trained.model, rows)
-        self._take(replace(trained, model=replace(trained.model, training=training)))
-        self.mean_cost_ = training.mean_cost
+        if self.mean_cost is None:
+            trained = apart(lambda: self._with_training(method.train(problem), rows), progress.draw)
+            self.cost_weight_: float | tuple[float, float] = problem.cost_weight
+        else:
+            trained, self.cost_weight_ = apart(lambda: self._meet_mean_cost(method, problem), progress.draw)
+        self._take(trained)
+        self.mean_cost_ = trained.model.training.mean_cost
         if not trained.converged:
             warnings.warn(
                 f"the loss still fell after max_iter={method.max_iter} steps; "
@@ -197,6 +208,39 @@ class CSTCBase(BaseEstimator):
                 stacklevel=4,
             )
         return self
+
+    def _meet_mean_cost(self, method: Method, problem: Problem) -> tuple[Trained, float | tuple[float, float]]:
+        """The model whose mean cost is `mean_cost`, and its cost weight; or a mixture, and both."""
+
+        def preview(weight: float) -> tuple[float, Build]:
+            found = method.preview(replace(problem, cost_weight=weight))
+            cost = float(np.average(found.costs, weights=found.rows.weights / self._class_weights(found.rows.y)))
+
+            def build() -> tuple[Trained, float]:
+                trained = self._with_training(found.build(), problem.rows)
+                if method.uses_validation:  # rows that were held out are new ones
+                    return trained, cost
+                # out of fold whole stages are paid for; on their branches rows pay what `reached` of them do
+                by_stages = float(np.average(found.costs, weights=found.rows.weights))
+                by_branches = float(trained.reached @ self._terminal_means(trained.model, problem.rows))
+                part = by_branches / by_stages if by_stages > 0 else 1.0
+                return trained, max(cost * part, trained.model.training.mean_cost or 0.0)
+
+            return cost, build
+
+        return meet(float(self.mean_cost), preview, problem)
+
+    def _terminal_means(self, model: FittedTree, rows: Rows) -> np.ndarray:
+        """What training rows pay on average that end at each terminal; where none does, what its path may cost."""
+        at = self._some_rows(rows.weights)
+        terminals, costs = model.ends_and_costs(rows_at(rows.X, at))
+        sums = np.bincount(terminals, rows.weights[at] * costs, minlength=model.n_terminals)
+        weights = np.bincount(terminals, rows.weights[at], minlength=model.n_terminals)
+        return np.where(weights > 0, sums / np.where(weights > 0, weights, 1.0), model.terminal_costs())
+
+    def _with_training(self, trained: Trained, rows: Rows) -> Trained:
+        model = trained.model
+        return replace(trained, model=replace(model, training=self._look_back(model, rows)))
 
     def _resolve_costs(self, costs) -> ResolvedCosts:
         names = self._feature_names()
@@ -237,14 +281,19 @@ class CSTCBase(BaseEstimator):
         Weights of rows are numbers of rows; weights of classes say what errors matter, and change no bill.
         """
         weights = rows.weights / self._class_weights(rows.y)
-        at = np.flatnonzero(weights)
-        at = at[np.linspace(0, len(at) - 1, min(len(at), MEAN_COST_ROWS)).round().astype(int)]
+        at = self._some_rows(weights)
         terminals, costs = model.ends_and_costs(rows_at(rows.X, at))
         shares = np.bincount(terminals, weights[at], minlength=model.shape.n_terminals) / weights[at].sum()
         return Training(rows=len(rows), mean_cost=float(np.average(costs, weights=weights[at])), reached=shares)
 
+    @staticmethod
+    def _some_rows(weights: np.ndarray) -> np.ndarray:
+        """At most so many of the rows that count, evenly spaced."""
+        at = np.flatnonzero(weights)
+        return at[np.linspace(0, len(at) - 1, min(len(at), MEAN_COST_ROWS)).round().astype(int)]
+
     def _take(self, trained: Trained) -> None:
-        self.model_: FittedTree = trained.model
+        self.model_: FittedTree | Mixture = trained.model
         self.loss_history_ = trained.loss_history
         self.n_iter_ = sum(len(stage) - 1 for stage in trained.loss_history)
         self._reached = trained.reached
@@ -273,6 +322,7 @@ class CSTCBase(BaseEstimator):
         candidates = [CandidateRow(*row) for row in state["candidates"]]
         unseen = state["out_of_fold"] and OutOfFold.from_json(state["out_of_fold"])
         self._take(Trained(model, history, True, np.array(state["reached"]), solution, candidates, unseen))
+        self.cost_weight_ = cost_weight_of(self)
         self.costs_ = model.costs
         self.mean_cost_ = state["mean_cost"]
         self.n_features_in_ = len(model.schema.feature_names)
@@ -301,6 +351,13 @@ class CSTCBase(BaseEstimator):
             if reset:
                 self._check_weighted(rows.y)
         return rows
+
+    def _check_method(self, method: Method) -> None:
+        """What parameters of an estimator do not go with a method."""
+
+    def _decisions(self) -> Decisions | None:
+        """What errors cost, where they have prices."""
+        return None
 
     def _check_weighted(self, y):
         """What must hold of the rows that are left when those without weight are gone."""
@@ -396,15 +453,24 @@ class CSTCBase(BaseEstimator):
         strange: set[str] = set()
         return Encoded(self._check_X(X, reset=False, strange=strange), frozenset(strange))
 
-    def _margins(self, X) -> np.ndarray:
-        check_is_fitted(self)
-        return self.model_.decision_function(self._rows(X))
+    def _by_ids(self, rows: Encoded, ids: Any) -> dict[str, Any]:
+        """What a mixture takes beside the rows; for any other model the ids are checked, and all rows take it."""
+        if ids is None:
+            return {}
+        ids = check_ids(ids, rows.matrix.shape[0])
+        return {"ids": ids} if isinstance(self.model_, Mixture) else {}
 
-    def _predict(self, X, **options):
+    def _margins(self, X, ids=None) -> np.ndarray:
         check_is_fitted(self)
-        return self.model_.predict(self._rows(X), **options)
+        rows = self._rows(X)
+        return self.model_.decision_function(rows, **self._by_ids(rows, ids))
 
-    def predict_cost(self, X, counting="branch", *, budget=None, unavailable=()):
+    def _predict(self, X, ids, **options):
+        check_is_fitted(self)
+        rows = self._rows(X)
+        return self.model_.predict(rows, **options, **self._by_ids(rows, ids))
+
+    def predict_cost(self, X, counting="branch", *, budget=None, unavailable=(), ids=None):
         """Exact cost of each row: every item and every weak learner on its path is paid once.
 
         Parameters
@@ -413,7 +479,7 @@ class CSTCBase(BaseEstimator):
         counting : {"branch", "learner"}, default="branch"
             "branch": the items on the branches that the row takes, what serving really pays.
             "learner": the paper's, all items of every used weak learner.
-        budget, unavailable : optional
+        budget, unavailable, ids : optional
             As in `predict`; a budget is counted by branches.
 
         Returns
@@ -421,9 +487,11 @@ class CSTCBase(BaseEstimator):
         ndarray of shape (n,)
         """
         check_is_fitted(self)
-        return self.model_.predict_cost(self._rows(X), counting, budget=budget, unavailable=unavailable)
+        rows = self._rows(X)
+        by_ids = self._by_ids(rows, ids)
+        return self.model_.predict_cost(rows, counting, budget=budget, unavailable=unavailable, **by_ids)
 
-    def explain(self, row, *, budget=None, unavailable=()):
+    def explain(self, row, *, budget=None, unavailable=(), id=None, number=0):
         """Step by step, how the answer for one row comes about: what is bought, why, and what it changes.
 
         Parameters
@@ -432,6 +500,9 @@ class CSTCBase(BaseEstimator):
             Of a mapping, only what the path of the row asks for is needed.
         budget, unavailable : optional
             As in `predict`.
+        id, number : optional
+            The id of the row, or its number in the table that `predict` was given: where the model is a `Mixture`, it
+            decides which of its two models answers.
 
         Returns
         -------
@@ -440,9 +511,10 @@ class CSTCBase(BaseEstimator):
         """
         check_is_fitted(self)
         row = row if is_mapping(row) else self._rows(as_one_row(row))
-        return self.model_.explain(row, budget=budget, unavailable=unavailable)
+        by_id = {"id": id, "number": number} if isinstance(self.model_, Mixture) else {}
+        return self.model_.explain(row, budget=budget, unavailable=unavailable, **by_id)
 
-    def item_importance(self, X, y=None):
+    def item_importance(self, X, y=None, *, ids=None):
         """For each item, the share of rows that buy it, the money that is spent on it, and the loss that it saves.
 
         Parameters
@@ -451,6 +523,8 @@ class CSTCBase(BaseEstimator):
         y : array-like of shape (n,), optional
             With labels, the loss that is observed when the item is not to be had, less that with it; without them,
             what the steps that bought the item were expected to save in training (None where that is not known).
+        ids : optional
+            As in `predict`.
 
         Returns
         -------
@@ -458,12 +532,25 @@ class CSTCBase(BaseEstimator):
             One row for each item that the model may buy, the one that most is spent on first; ``to_pandas()``.
         """
         check_is_fitted(self)
-        return self.model_.item_importance(self._rows(X), y)
+        rows = self._rows(X)
+        return self.model_.item_importance(rows, y, **self._by_ids(rows, ids))
 
-    def apply(self, X):
-        """The terminal element that each row reaches."""
+    def apply(self, X, *, ids=None):
+        """The terminal element that each row reaches; those of the second model of a mixture come after the first's."""
         check_is_fitted(self)
-        return self.model_.apply(self._rows(X))
+        rows = self._rows(X)
+        return self.model_.apply(rows, **self._by_ids(rows, ids))
+
+    def with_limit(self, limit):
+        """The same model with a hard budget of its own: no row pays more, wherever it is answered.
+
+        `limit` is counted by branches, as `budget` is, and stays with the model when it is saved; None takes it off.
+        """
+        check_is_fitted(self)
+        other = copy.copy(self)
+        other.model_ = self.model_.with_limit(limit)
+        other.__dict__.pop("mean_cost_", None)  # the training rows are gone
+        return other
 
     def with_costs(self, costs):
         """The same model under new prices, without refitting.

@@ -13,6 +13,7 @@ from sklearn.utils.validation import (
 
 from ..losses import LogisticLoss, SoftmaxLoss
 from ._base import CSTCBase
+from ._error_costs import check_error_costs, decisions_of
 from ._labels import check_labels
 from ._parameters import ATTRIBUTES, document_parameters
 
@@ -45,7 +46,8 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
         self,
         *,
         costs=None,
-        cost_weight=0.01,
+        cost_weight=None,
+        mean_cost=None,
         method="auto",
         weak_learners="boosted",
         n_weak_learners=None,
@@ -54,6 +56,7 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
         early_stopping=20,
         categorical_features=None,
         class_weight=None,
+        error_costs=None,
         random_state=None,
         n_jobs=None,
         verbose=0,
@@ -61,6 +64,7 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
         super().__init__(
             costs=costs,
             cost_weight=cost_weight,
+            mean_cost=mean_cost,
             method=method,
             weak_learners=weak_learners,
             n_weak_learners=n_weak_learners,
@@ -73,6 +77,7 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
             verbose=verbose,
         )
         self.class_weight = class_weight
+        self.error_costs = error_costs
 
     def fit(self, X, y, *, X_val=None, y_val=None, sample_weight=None, sample_weight_val=None):
         """Fit the tree.
@@ -93,30 +98,78 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
         """
         return self._fit(X, y, X_val, y_val, sample_weight, sample_weight_val)
 
-    def decision_function(self, X):
-        """Margins: shape (n,) for two classes, (n, n_classes) for more."""
-        margins = self._margins(X)
+    def decision_function(self, X, *, ids=None):
+        """Margins: shape (n,) for two classes, (n, n_classes) for more; `ids` as in `predict`."""
+        margins = self._margins(X, ids)
         return margins[:, 0] if len(self.classes_) == 2 else margins
 
-    def predict_proba(self, X, *, return_cost=False, budget=None, unavailable=()):
+    def predict_proba(self, X, *, return_cost=False, budget=None, unavailable=(), ids=None):
         """Probabilities of shape (n, n_classes), in the order of `classes_`.
 
         With `return_cost=True` also what each row pays (`predict_cost`), from the same walk.  With a `budget` no row
         pays more, and nothing of what is named in `unavailable` (sources, items, features) is bought: rows that would
-        need it are answered with what there is.
+        need it are answered with what there is.  Where the model is a `Mixture`, `ids`, one for each row, decide which
+        of its two models answers a row; without ids the number of the row does.
         """
         check_is_fitted(self)
+        rows = self._rows(X)
         options = {"return_cost": return_cost, "budget": budget, "unavailable": unavailable}
-        return self.model_.predict_proba(self._rows(X), **options)
+        return self.model_.predict_proba(rows, **options | self._by_ids(rows, ids))
 
-    def predict(self, X, *, return_cost=False, budget=None, unavailable=()):
+    def predict(self, X, *, return_cost=False, budget=None, unavailable=(), ids=None):
         """Predicted classes of shape (n,).
+
+        The most likely class of each row; with `error_costs`, the decision of least expected cost, and None where the
+        row is to be referred to a person.
 
         With `return_cost=True` also what each row pays (`predict_cost`), from the same walk.  With a `budget` no row
         pays more, and nothing of what is named in `unavailable` (sources, items, features) is bought: rows that would
-        need it are answered with what there is.
+        need it are answered with what there is.  Where the model is a `Mixture`, `ids`, one for each row, decide which
+        of its two models answers a row; without ids the number of the row does.
         """
-        return self._predict(X, return_cost=return_cost, budget=budget, unavailable=unavailable)
+        return self._predict(X, ids, return_cost=return_cost, budget=budget, unavailable=unavailable)
+
+    def score(self, X, y, sample_weight=None):
+        """The share of rows that `predict` is right about; a row that is referred to a person is no hit."""
+        check_is_fitted(self)
+        if self.error_costs is None:
+            return super().score(X, y, sample_weight)
+        y = column_or_1d(y)
+        hits = np.array([answer == truth for answer, truth in zip(self.predict(X).tolist(), y.tolist(), strict=True)])
+        return float(np.average(hits, weights=sample_weight))
+
+    def total_cost(self, X, y, *, budget=None, unavailable=(), ids=None):
+        """What each row costs in all: its features, and its decision, where `y` are the true classes.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or table of shape (n, n_features)
+        y : array-like of shape (n,)
+        budget, unavailable, ids : optional
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            In the currency of `costs` and `error_costs`, which are needed for it.
+        """
+        check_is_fitted(self)
+        rows = self._rows(X)
+        options = {"budget": budget, "unavailable": unavailable} | self._by_ids(rows, ids)
+        return self.model_.total_cost(rows, column_or_1d(y), **options)
+
+    def expected_total_cost(self, X, *, budget=None, unavailable=(), ids=None):
+        """What each row is expected to cost in all, by its own probabilities; everything else as in `total_cost`."""
+        check_is_fitted(self)
+        rows = self._rows(X)
+        options = {"budget": budget, "unavailable": unavailable} | self._by_ids(rows, ids)
+        return self.model_.expected_total_cost(rows, **options)
+
+    def _check_method(self, method):
+        check_error_costs(self, method)
+
+    def _decisions(self):
+        return None if self.error_costs is None else decisions_of(self.error_costs, self.classes_)
 
     def _class_weights(self, y):
         weights = compute_sample_weight(self.class_weight, self.classes_[y])

@@ -7,7 +7,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
-__all__ = ["ATTRIBUTES", "BOOSTED_ONLY", "check_parameters", "document_parameters"]
+__all__ = ["ATTRIBUTES", "BOOSTED_ONLY", "check_parameters", "cost_weight_of", "document_parameters"]
 
 PARAMETERS = """
     Parameters
@@ -15,8 +15,14 @@ PARAMETERS = """
     costs : CostModel, array-like, mapping, path or None, default=None
         What features cost: one price per column, a mapping from column names or column numbers to prices, the
         path of a CSV file, or a `CostModel` with shared items.  None: 1 for each feature.
-    cost_weight : float, default=0.01
-        The paper's lambda: how much risk one unit of cost is worth.
+    cost_weight : float or None, default=None
+        The paper's lambda: how much risk one unit of cost is worth.  None: 0.01{or_one}, or whatever meets
+        `mean_cost`.
+    mean_cost : float or None, default=None
+        What a row may cost on average, instead of a cost weight: the fit looks for the weight whose mean cost is at
+        most that, out of fold for `Experts` and on rows that are held out for `Paper` and `Exact`.  Where no weight
+        comes near, the model is a `Mixture` of the two neighbours that meets the mean.  (The hard limit of a single
+        row is `budget=` of `predict`, or `with_limit`.)
     method : {{"auto", "experts", "paper", "exact"}}, Experts, Paper or Exact, default="auto"
         `Experts`: a chain of boosted experts on growing sets of features, with gates that stop each row in time, and
         branches for groups of rows that need different features.  `Paper`: the paper's procedure, letter by letter.
@@ -49,8 +55,10 @@ PARAMETERS = """
 ATTRIBUTES = """
     Attributes
     ----------
-    model_ : FittedTree
-        The fitted model as flat arrays.
+    model_ : FittedTree or Mixture
+        The fitted model as flat arrays; a `Mixture` only where `mean_cost` needs one.
+    cost_weight_ : float or tuple of two floats
+        The cost weight of the model; of a mixture that of the cheaper model and that of the other.
     costs_ : ResolvedCosts
         Items, prices and which feature requires which item.
     expected_cost_ : float
@@ -69,6 +77,8 @@ ATTRIBUTES = """
     n_features_in_, feature_names_in_
         As in scikit-learn."""
 
+USUAL_COST_WEIGHT = 0.01  # where nobody gives one
+
 #: How trees are boosted: of no use where there are none.
 BOOSTED_ONLY = ("n_weak_learners", "weak_learner_depth", "learning_rate", "early_stopping")
 
@@ -78,14 +88,27 @@ def document_parameters(*, class_weight: bool = False) -> str:
     weight = """
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied with the sample weights."""
-    return PARAMETERS.format(class_weight=weight if class_weight else "")
+    errors = """
+    error_costs : array-like of shape (n_classes, n_classes), mapping or None, default=None
+        What errors cost, in the currency of `costs`: rows are the truth, columns the decision, in the order of
+        `classes_`; or ``{{truth: {{decision: price}}}}`` by the names of the classes.  A further column (in a mapping,
+        the decision None) is the price of referring the row to a person: `predict` then answers None.  Tests plus
+        errors are minimised, and `predict` takes the decision of least expected cost.  For `Experts`."""
+    more = (weight + errors.replace("{{", "{").replace("}}", "}")) if class_weight else ""
+    return PARAMETERS.format(class_weight=more, or_one="; 1 with `error_costs`" if class_weight else "")
 
 
 def check_parameters(estimator) -> None:
     """Every parameter that can be wrong, with what would be right; the method checks its own."""
-    value = estimator.cost_weight
-    if not isinstance(value, Real) or not np.isfinite(float(value)) or value < 0:
-        raise ValueError(f"cost_weight is {value!r}; it must be a finite number, 0 or more")
+    for name in ("cost_weight", "mean_cost"):
+        value = getattr(estimator, name)
+        if value is not None and (not isinstance(value, Real) or not np.isfinite(float(value)) or value < 0):
+            raise ValueError(f"{name} is {value!r}; it must be a finite number, 0 or more, or None")
+    if estimator.cost_weight is not None and estimator.mean_cost is not None:
+        raise ValueError(
+            f"cost_weight is {estimator.cost_weight!r} and mean_cost is {estimator.mean_cost!r}; give one of them: the "
+            "fit finds the cost weight for a mean cost"
+        )
     for name in ("n_weak_learners", "weak_learner_depth"):
         value = getattr(estimator, name)
         if value is not None and (not isinstance(value, Integral) or value < 1):
@@ -101,6 +124,13 @@ def check_parameters(estimator) -> None:
         raise ValueError(f"verbose is {estimator.verbose!r}; it must be 0, 1 or 2")
     if estimator.n_jobs is not None and (not isinstance(estimator.n_jobs, Integral) or estimator.n_jobs == 0):
         raise ValueError(f"n_jobs is {estimator.n_jobs!r}; it must be None, -1 (all cores) or a number of threads")
+
+
+def cost_weight_of(estimator) -> float:
+    """The cost weight of an estimator that was given no mean cost; errors in money are weighed as they are."""
+    if estimator.cost_weight is not None:
+        return float(estimator.cost_weight)
+    return USUAL_COST_WEIGHT if getattr(estimator, "error_costs", None) is None else 1.0
 
 
 def check_weak_learners(estimator) -> None:

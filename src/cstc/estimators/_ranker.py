@@ -58,14 +58,15 @@ class CSTCRanker(CSTCBase):
         """
         return self._fit(X, y, X_val, y_val, sample_weight, sample_weight_val, qid, qid_val)
 
-    def predict(self, X, *, return_cost=False, budget=None, unavailable=()):
+    def predict(self, X, *, return_cost=False, budget=None, unavailable=(), ids=None):
         """Scores of shape (n,); within a query, higher is better.
 
         With `return_cost=True` also what each row pays (`predict_cost`), from the same walk.  With a `budget` no row
         pays more, and nothing of what is named in `unavailable` (sources, items, features) is bought: rows that would
-        need it are answered with what there is.
+        need it are answered with what there is.  Where the model is a `Mixture`, `ids`, one for each row, decide which
+        of its two models answers a row; without ids the number of the row does.
         """
-        return self._predict(X, return_cost=return_cost, budget=budget, unavailable=unavailable)
+        return self._predict(X, ids, return_cost=return_cost, budget=budget, unavailable=unavailable)
 
     def score(self, X, y, *, qid, k=5):
         """Mean NDCG@k over the queries that have a relevant document, gain ``2^grade - 1``."""

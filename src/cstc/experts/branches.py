@@ -214,6 +214,8 @@ class Branching:
         One for each group.
     rows : list of int ndarray
         The training rows of each group.
+    prices : list of float
+        What the splits cost on the way to each group.
     value : ndarray of shape (n,)
         Expected risk + cost_weight * price at each row that teaches gates, out of fold; splits included.
     mean_value, mean_cost : float
@@ -226,6 +228,7 @@ class Branching:
     answers: list[Expert]
     chosen: list[tuple[Chain, Policy]]
     rows: list[np.ndarray]
+    prices: list[float]
     value: np.ndarray
     mean_value: float
     mean_cost: float
@@ -294,6 +297,7 @@ class Groups:
             answers=self._answers,
             chosen=chosen,
             rows=self._rows,
+            prices=self._prices,
             value=value,
             mean_value=float(self._teacher_weights @ value),
             mean_cost=sum(costs),

@@ -178,6 +178,15 @@ class Candidate:
         assert self.grown is not None
         return self.grown.value if isinstance(self.grown, Branching) else self.grown[1].value
 
+    def paid(self) -> tuple[np.ndarray, np.ndarray]:
+        """Training rows, and what each of them pays, out of fold."""
+        assert self.grown is not None
+        if isinstance(self.grown, Branching):
+            parts = zip(self.grown.rows, self.grown.prices, self.grown.chosen, strict=True)
+            found = [(rows[policy.at], price + policy.paid) for rows, price, (_, policy) in parts]
+            return np.concatenate([at for at, _ in found]), np.concatenate([paid for _, paid in found])
+        return self.grown[1].at, self.grown[1].paid
+
     def nodes(self, costs: ResolvedCosts) -> Nodes:
         assert self.grown is not None
         if isinstance(self.grown, Branching):
@@ -191,7 +200,8 @@ def everything_of(family: Family) -> Candidate:
     losses = np.array([family.grower.lost(everything.margins)])
     cost = costs.full_cost + everything.price(costs)
     n = len(everything.margins)
-    alone = Policy([0], [], np.zeros(0), losses[0], cost, losses, np.ones(1), np.arange(n), np.zeros(n, dtype=int))
+    at, stops = np.arange(n), np.zeros(n, dtype=int)
+    alone = Policy([0], [], np.zeros(0), losses[0], cost, losses, np.ones(1), at, stops, np.full(n, cost))
     return Candidate("expert on all features", losses[0], cost, "", ([everything], alone), losses)
 
 

@@ -85,6 +85,8 @@ class Policy:
         Share of the training rows that stops at each of `stages`, out of fold.
     at, stops : int ndarray of shape (n,)
         The rows that teach gates, among those of the chain, and the stage at which each of them stops.
+    paid : ndarray of shape (n,)
+        What each of them pays until then.
     """
 
     stages: list[int]
@@ -96,6 +98,7 @@ class Policy:
     reached: np.ndarray
     at: np.ndarray
     stops: np.ndarray
+    paid: np.ndarray
 
     @property
     def loss(self) -> float:
@@ -167,6 +170,7 @@ def induce(chain: Chain, cost_weight: float, lazy: LazyExpert | None = None) -> 
         reached=np.array([chain.mean(stops == stage) for stage, _ in nodes]),
         at=chain.at,
         stops=stops,
+        paid=paid,
     )
 
 

@@ -24,8 +24,7 @@ import numpy as np
 
 from ..boosting import GATE_ROUNDS, Boosting, work_of
 from ..capacity import Capacity, boosted_for, capacity_for, folds_for
-from ..losses import ErrorLoss
-from ..method import CandidateRow, Method, OutOfFold, Problem, Trained
+from ..method import CandidateRow, Method, OutOfFold, Preview, Problem, Trained
 from ..model.build import build_tree
 from ..rows import Rows, Units, folds_of
 from .candidates import Candidate, Family, candidates_for, everything_of, least_of
@@ -35,7 +34,8 @@ from .fallbacks import fallbacks_for
 from .gates import expect_gates
 from .lazy import LazyExperts
 from .purchases import EXPONENTS, MOST_STAGES, unit_of_prices
-from .sources import sources_of
+from .sources import Sources, sources_of
+from .worthwhile import without_idle_purchases
 
 __all__ = ["Experts"]
 
@@ -73,6 +73,7 @@ class Experts(Method):
 
     takes = ("boosted",)
     uses_validation = False
+    weighs_errors = True
 
     def __init__(self, *, folds=None, fallbacks=True, sources=None):
         self.folds = folds
@@ -96,6 +97,10 @@ class Experts(Method):
         return capacity_for(n_rows)
 
     def train(self, problem: Problem) -> Trained:
+        return self.preview(problem).build()
+
+    def preview(self, problem: Problem) -> Preview:
+        """All candidates, out of fold; a tree is built of the one that is taken, and of what answers on bad days."""
         sources = sources_of(self.sources, problem.schema.feature_names, problem.costs)
         if "family" not in problem.shared:
             problem.shared["family"] = self._grow(problem)
@@ -107,6 +112,16 @@ class Experts(Method):
             problem.report("gates")
             candidates = candidates_for(family, units.standard_weight(problem.cost_weight))
         taken = least_of(candidates)
+        if problem.decisions is not None and problem.cost_weight > 0:
+            candidates, taken = without_idle_purchases(family, candidates, taken, problem.cost_weight)
+        at, paid = taken.paid()
+        judges = Rows(None, problem.rows.y[at], problem.rows.weights[at])
+        return Preview(judges, paid, lambda: self._build(problem, candidates, taken, sources))
+
+    def _build(
+        self, problem: Problem, candidates: Sequence[Candidate], taken: Candidate, sources: Sources
+    ) -> Trained:
+        family, units = problem.shared["family"]
         nodes = taken.nodes(problem.costs)
         scores = scores_of(nodes.experts, problem.boosting)
         fallbacks, estimates = fallbacks_for(
@@ -166,7 +181,7 @@ class Experts(Method):
             what = "rows" if rows.qid is None else "whole queries"
             raise ValueError(f"experts are fitted in folds of {what}, and the data has too few of them; give more")
         _plan(boosting, rows, n_folds)
-        stakes = None if problem.decisions is None else ErrorLoss(loss, problem.decisions)
+        stakes = None if problem.decisions is None else problem.stakes
         grower = ChainGrower(rows, boosting, folds, half, problem.report, stakes)
         grown = grower.grow(np.arange(n), np.arange(rows.X.shape[1]), costs.prices == 0)
         constant = np.tile(boosting.constant, (n, 1))

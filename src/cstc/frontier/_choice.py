@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from ..costs import counted, span
+from ..rows import Rows
+from ._budgets import asked_for, by_percentile, hole_in, within_limit
 from ._table import FrontierTable
 
 __all__ = ["Choice"]
@@ -20,8 +21,12 @@ class Choice:
     """What has `models_` from cheap to expensive and from bad to good, and their `table_`."""
 
     models_: list[Any]
+    tried_: FrontierTable
+    tried_models_: list[Any]
     table_: FrontierTable
     quality_name_: str
+    _judges: Rows  # the rows that choose, as the user gave them
+    _refines = False  # whether more models can be fitted where there is a hole
 
     def _summary(self) -> str:
         """What the models are and where they lie, in one short line."""
@@ -33,14 +38,20 @@ class Choice:
             f"{span(quality[0], quality[-1], '.4f')}>"
         )
 
-    def best(self, *, mean_cost=None, quality=None):
+    def best(self, *, mean_cost=None, p95_cost=None, max_cost=None, quality=None):
         """The best model for a budget, or the cheapest one for a quality, by validation data.
 
         Parameters
         ----------
         mean_cost : float, optional
             The most that an input may cost on average.  If this is less than the cheapest model that buys anything
-            costs, the answer is the free model, or the cheapest where none is free, with a warning.
+            costs, the answer is the free model, or the cheapest where none is free, with a warning; and so it is where
+            no model costs nearly as much though there is a more expensive one.
+        p95_cost : float, optional
+            The most that 95% of the inputs may cost.
+        max_cost : float, optional
+            The most that any input may cost.  Each model is judged as it answers within that, and the best one is
+            returned with this limit (`with_limit`), which it keeps wherever it is used.
         quality : float, optional
             The least quality.  If no model reaches it, the answer is the best one, with a warning.
 
@@ -48,19 +59,22 @@ class Choice:
         -------
         fitted estimator
         """
-        chosen = self._choose(mean_cost, quality)
-        return self.models_[chosen]
-
-    def _choose(self, mean_cost, quality) -> int:
         self._check_fitted()
-        if (mean_cost is None) == (quality is None):
-            raise ValueError("give either mean_cost= or quality=, to choose by one of them")
-        name, wanted = ("mean_cost", mean_cost) if quality is None else ("quality", quality)
-        if not isinstance(wanted, Real) or not (float(wanted) >= 0 if quality is None else float(wanted) > -np.inf):
-            raise ValueError(f"{name} is {wanted!r}; give a number" + (", 0 or more" if quality is None else ""))
-        wanted = float(wanted)
+        asked = {"mean_cost": mean_cost, "p95_cost": p95_cost, "max_cost": max_cost, "quality": quality}
+        name, wanted = asked_for(asked)
+        if name == "max_cost":
+            return within_limit(self, wanted)[0]
+        if name == "p95_cost":
+            return self.tried_models_[by_percentile(self, wanted)]
+        return self.models_[self._choose(name, wanted)]
+
+    def _judge(self, model) -> tuple[np.ndarray, float]:
+        """What the rows that choose pay with a model, and its quality there."""
+        raise NotImplementedError
+
+    def _choose(self, name: str, wanted: float) -> int:
         costs, qualities = self.table_.column("mean_cost"), self.table_.column("quality")
-        if quality is not None:
+        if name == "quality":
             at = int(np.searchsorted(qualities, wanted))  # both columns rise
             if at == len(qualities):
                 warnings.warn(
@@ -70,6 +84,9 @@ class Choice:
                 )
             return min(at, len(qualities) - 1)
         paid = costs[costs > 0]
+        at = max(0, int(np.searchsorted(costs, wanted, side="right")) - 1)
+        hole = hole_in(costs, at, wanted) if self._refines else ""
+        advice = f"; refine(X, y, ..., mean_cost={wanted:g}) fits more weights there" if hole else ""
         if wanted < costs[0]:  # a system's own values need not lead to a free model
             warnings.warn(
                 f"no model has a mean cost of {wanted:g} or less; this is the cheapest, which costs {costs[0]:.4g}",
@@ -78,18 +95,20 @@ class Choice:
         elif len(paid) and 0 < wanted < paid[0]:
             warnings.warn(
                 f"a mean cost of {wanted:g} is below the {paid[0]:.4g} of the cheapest model that buys anything; "
-                "this is the free one",
+                f"this is the free one{advice}",
                 stacklevel=3,
             )
-        return max(0, int(np.searchsorted(costs, wanted, side="right")) - 1)
+        elif hole:
+            warnings.warn(f"{hole}; this is the cheaper one{advice}", stacklevel=3)
+        return at
 
-    def plot(self, *, mean_cost=None, quality=None, others=None, name=None, ax=None):
+    def plot(self, *, mean_cost=None, p95_cost=None, max_cost=None, quality=None, others=None, name=None, ax=None):
         """Draw quality against cost on the validation data.
 
         Parameters
         ----------
-        mean_cost, quality : float, optional
-            Mark the model that `best` gives for it.
+        mean_cost, p95_cost, max_cost, quality : float, optional
+            Mark the model that `best` gives for it; with `max_cost`, where the limit leaves it.
         others : mapping of str to Frontier, SystemFrontier or (costs, qualities), optional
             What to draw beside it, by name: other frontiers, or measured points on the same rows.
         name : str, optional
@@ -108,9 +127,17 @@ class Choice:
         curves = {name or type(self.models_[0]).__name__: _curve(self)}
         curves |= {other: _curve(points) for other, points in (others or {}).items()}
         chosen = None
-        if mean_cost is not None or quality is not None:
-            row = self.table_[self._choose(mean_cost, quality)]
-            chosen = row["mean_cost"], row["quality"]
+        asked = {"mean_cost": mean_cost, "p95_cost": p95_cost, "max_cost": max_cost, "quality": quality}
+        if any(value is not None for value in asked.values()):
+            wanted_name, wanted = asked_for(asked)
+            if wanted_name == "max_cost":
+                chosen = within_limit(self, wanted)[1:]
+            else:
+                if wanted_name == "p95_cost":
+                    row = self.tried_[by_percentile(self, wanted)]
+                else:
+                    row = self.table_[self._choose(wanted_name, wanted)]
+                chosen = row["mean_cost"], row["quality"]
         costs, qualities = zip(*curves.values(), strict=True)
         return CostQualityDisplay.from_predictions(
             costs, qualities, list(curves), ax=ax, chosen=chosen, quality_name=self.quality_name_

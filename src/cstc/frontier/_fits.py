@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from ..losses import ErrorLoss
 from ..metrics import cost_summary
 from ..progress import Progress
 from ..rows import Rows
@@ -55,7 +56,7 @@ def judged_point(model: Any, varied: str, value: Any, costs: np.ndarray, quality
         raise ValueError(f"the quality of the model with {varied}={_shown(value)} is {quality}")
     row = {varied: value} | {f"{name}_cost": cost for name, cost in cost_summary(costs, rows.weights).items()}
     items = int(model.model_.terminal_items().any(axis=0).sum())
-    return Point(model, row | {"quality": quality, "nodes": model.model_.shape.n_nodes, "items": items})
+    return Point(model, row | {"quality": quality, "nodes": model.model_.n_nodes, "items": items})
 
 
 def tell_of(progress: Progress, n_done: int, point: Point, quality_name: str, took: str) -> None:
@@ -132,4 +133,6 @@ class Fits:
         model = next(iter(self.points.values())).model
         y = model._check_y(self.train.y, reset=False)
         margins = np.tile(model.model_.constant, (len(y), 1))
-        return model._loss().risk(margins, y, self.train.weights)
+        decisions, loss = model.model_.decisions, model._loss()
+        stakes = loss if decisions is None else ErrorLoss(loss, decisions)
+        return stakes.risk(margins, y, self.train.weights)

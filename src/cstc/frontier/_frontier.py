@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from numbers import Integral, Real
 from typing import Any
 
@@ -10,16 +11,19 @@ import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state
 
+from ..costs import shorten
 from ..estimators._base import CSTCBase, all_or_nothing, watched
 from ..metrics import quality_of
 from ..progress import Progress
 from ..rows import Rows
+from ._budgets import asked_for
 from ._checkpoint import Checkpoint
 from ._choice import Choice
-from ._fits import Fits
+from ._fits import Fits, Point
 from ._grid import fit_given, not_dominated, search
 from ._identity import costs_identity, data_identity, settings_identity
 from ._parts import part_rows, with_checked_weights
+from ._refine import MOST_FITS, bisect, differences, hole_around, in_order, mixture_of
 from ._table import FrontierTable
 
 __all__ = ["Frontier"]
@@ -65,7 +69,7 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
     tried_ : FrontierTable
         The same for all fits, those that were beaten too.
     tried_models_ : list of fitted estimators
-        One for each row of `tried_`.
+        One for each row of `tried_`.  The `cost_weight` of a mixture (`refine`) is None there.
     quality_name_ : str
     n_ensembles_ : int
         Ensembles that were grown in this fit and that its models share: experts for `Experts`, one for `Paper`.
@@ -90,6 +94,8 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
     >>> bool(model.predict_cost(X[400:]).mean() <= 5)
     True
     """
+
+    _refines = True
 
     def __init__(
         self,
@@ -130,43 +136,113 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
         self._check_parameters()
         if qid is not None and not self.estimator._needs_queries:
             raise ValueError(f"qid is given, and a {type(self.estimator).__name__} has no use for it; leave it out")
-        store = None if self.checkpoint is None else Checkpoint(self.checkpoint)
-        estimator = clone(self.estimator)
-        estimator.set_params(random_state=self._seed(estimator, store))
-        train, validation, identity = self._prepare(
-            estimator,
-            Rows(X, y, sample_weight, qid),
-            Rows(X_val, y_val, sample_weight_val, qid_val),
-        )
-        if store is not None:
-            store.bind(identity | settings_identity(self, estimator))
-        name, quality = quality_of(self.quality, estimator)
         n_most = self.n_weights if self.cost_weights is None else len(set(self.cost_weights)) + 1
-        progress = Progress("cstc frontier", self.verbose, speaker="Frontier", n_models=n_most)
-        fits = Fits(estimator, train, validation, quality, store, progress, name)
-        with watched(progress):
+        given = Rows(X, y, sample_weight, qid), Rows(X_val, y_val, sample_weight_val, qid_val)
+        fits, identity = self._set_up(*given, n_most, None)
+        with watched(fits.progress):
             if self.cost_weights is None:
                 search(fits, n_most)
             else:
                 fit_given(fits, sorted({float(weight) for weight in self.cost_weights}, reverse=True))
         with all_or_nothing(self):
-            self._take(fits, name)
+            self._take(fits, [])
+            self._fitted_to = identity
         return self
 
-    def _take(self, fits: Fits, name: str) -> None:
-        """Become the fitted frontier of these fits."""
-        points = sorted(fits.points.values(), key=lambda point: (point.cost, -point.quality, -point.cost_weight))
+    def refine(
+        self,
+        X,
+        y,
+        *,
+        mean_cost,
+        qid=None,
+        X_val=None,
+        y_val=None,
+        qid_val=None,
+        sample_weight=None,
+        sample_weight_val=None,
+    ):
+        """Fit more weights where no model is near a mean cost; where there is none between, add a mixture.
+
+        Up to ten weights between those of the two neighbours are fitted, until a model costs 85 to 100% of `mean_cost`.
+        Where that finds none, a `cstc.Mixture` of the neighbours is added, whose mean cost on the validation rows is
+        `mean_cost`.
+
+        Parameters
+        ----------
+        X, y, qid, X_val, y_val, qid_val, sample_weight, sample_weight_val : as in `fit`
+            The rows that `fit` was given; others are refused.
+        mean_cost : float
+            Where to fit more.
+
+        Returns
+        -------
+        self
+        """
+        self._check_fitted()
+        self._check_parameters()
+        _, wanted = asked_for({"mean_cost": mean_cost})
+        given = Rows(X, y, sample_weight, qid), Rows(X_val, y_val, sample_weight_val, qid_val)
+        fits, identity = self._set_up(*given, MOST_FITS, int(self._fitted_to["random_state"]))
+        other = list(differences(identity, self._fitted_to))
+        if other:
+            raise ValueError(
+                f"refine takes the rows that fit was given, with the same prices and parameters; here {shorten(other)} "
+                "is not the same. Call fit for these"
+            )
+        tried = [Point(model, row) for model, row in zip(self.tried_models_, self.tried_, strict=True)]
+        fits.points |= {point.cost_weight: point for point in tried if point.cost_weight is not None}
+        mixtures = [point for point in tried if point.cost_weight is None]
+        if hole_around([*fits.points.values(), *mixtures], wanted):
+            with watched(fits.progress):
+                bisect(fits, wanted)
+            hole = hole_around(fits.points.values(), wanted)
+            if hole is not None:
+                mixtures.append(mixture_of(fits, *hole, wanted))
+        with all_or_nothing(self):
+            self._take(fits, mixtures)
+        if hole_around([*fits.points.values(), *mixtures], wanted):
+            warnings.warn(
+                f"nothing that was found around a mean cost of {wanted:g}, not even a mixture of the two neighbours, "
+                "is better on the validation rows than what costs less; tried_ has it all",
+                stacklevel=2,
+            )
+        return self
+
+    def _set_up(self, given: Rows, chosen_by: Rows, n_most: int, seed: int | None) -> tuple[Fits, dict[str, Any]]:
+        """What fits models to some rows, and what identifies the rows, the bill and the settings."""
+        store = None if self.checkpoint is None else Checkpoint(self.checkpoint)
+        estimator = clone(self.estimator)
+        estimator.set_params(random_state=self._seed(estimator, store) if seed is None else seed)
+        train, validation, identity = self._prepare(estimator, given, chosen_by)
+        identity |= settings_identity(self, estimator)
+        if store is not None:
+            store.bind(identity)
+        name, quality = quality_of(self.quality, estimator)
+        progress = Progress("cstc frontier", self.verbose, speaker="Frontier", n_models=n_most)
+        return Fits(estimator, train, validation, quality, store, progress, name), identity
+
+    def _take(self, fits: Fits, mixtures: list[Point]) -> None:
+        """Become the fitted frontier of these fits, and of mixtures of them."""
+        name = fits.quality_name
+        points = in_order([*fits.points.values(), *mixtures])
         chosen = not_dominated(points)
         self.models_ = [point.model for point in chosen]
         self.table_ = FrontierTable([point.row for point in chosen], name)
         self.tried_ = FrontierTable([point.row for point in points], name)
         self.tried_models_ = [point.model for point in points]
         self.quality_name_ = name
-        self.n_ensembles_ = fits.estimator._resolved_method().n_ensembles(fits.shared)
+        self._judges = fits.validation
+        n_grown = fits.estimator._resolved_method().n_ensembles(fits.shared)
+        self.n_ensembles_ = n_grown or getattr(self, "n_ensembles_", 0)
         self.n_features_in_ = self.models_[0].n_features_in_
         self.__dict__.pop("feature_names_in_", None)
         if hasattr(self.models_[0], "feature_names_in_"):
             self.feature_names_in_ = self.models_[0].feature_names_in_
+
+    def _judge(self, model) -> tuple[np.ndarray, float]:
+        margins, costs = model.model_.decide(model._check_X(self._judges.X, reset=False))
+        return costs, quality_of(self.quality, model)[1](model, self._judges, margins)
 
     # -- showing -----------------------------------------------------------------------------------------------
 
@@ -195,6 +271,11 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
             raise TypeError(
                 f"estimator is {self.estimator!r}; give a CSTCRegressor, a CSTCClassifier or a CSTCRanker, "
                 "such as Frontier(CSTCClassifier(costs=costs))"
+            )
+        if self.estimator.mean_cost is not None:
+            raise ValueError(
+                f"mean_cost of the estimator is {self.estimator.mean_cost!r}, and a Frontier fits all cost weights "
+                "itself; leave it out there, and choose with best(mean_cost=...)"
             )
         if not isinstance(self.n_weights, Integral) or self.n_weights < 2:
             raise ValueError(f"n_weights is {self.n_weights!r}; it must be a whole number, 2 or more")

@@ -16,7 +16,7 @@ from ._checkpoint import digest
 __all__ = ["costs_identity", "data_identity", "settings_identity"]
 
 #: Parameters that do not change what is fitted, or that the frontier sets itself.
-_FREE_PARAMETERS = ("costs", "cost_weight", "random_state", "n_jobs", "verbose")
+_FREE_PARAMETERS = ("costs", "cost_weight", "mean_cost", "random_state", "n_jobs", "verbose")
 #: Where an object lies in memory: different in every process.
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 

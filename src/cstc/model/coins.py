@@ -1,7 +1,11 @@
-"""A coin for each row, the same one wherever and whenever the row is answered.
+"""A coin for each row: a number from 0 to below 1, the same one wherever and whenever the row is answered.
 
-A coin is a number from 0 to below 1: a digest of the seed and of the text of the row's id.  So a row that comes again
-takes the same model again, in a table, on demand and in another process, on any machine.
+By the row's id, it is a digest of the seed and of the text of the id.  So a row that comes again takes the same model
+again, in a table, on demand and in another process, on any machine.
+
+Without ids, rows take turns by their numbers: the coin of row k is the fraction of ``start + k * (sqrt(5) - 1) / 2``.
+Of any rows that follow each other, nearly the same share has a coin below a bound, so that few rows meet a mean
+better than by chance.
 """
 
 from __future__ import annotations
@@ -12,27 +16,40 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["check_ids", "coin", "coins"]
+__all__ = ["check_ids", "coin", "coins", "is_no_id", "turn"]
 
 BITS = 53  # what a float holds exactly
+GOLDEN = 0x9E3779B97F4A7C15  # (sqrt(5) - 1) / 2 in 64 bits; its multiples lie as evenly as those of any number can
 
 
 def coin(seed: int, identity: Any) -> float:
-    """The coin of one row: a text, or a number.
+    """The coin of the row of an id: a text, or a number.
 
     Examples
     --------
     >>> coin(0, "patient 7") == coin(0, "patient 7"), coin(0, 7) == coin(0, "7") == coin(0, 7.0)
     (True, True)
     """
-    digest = hashlib.blake2b(f"{seed} {_text(identity)}".encode(errors="surrogatepass"), digest_size=8).digest()
-    return (int.from_bytes(digest, "big") >> (64 - BITS)) / 2.0**BITS
+    return _fraction(_digest(f"{seed} {_text(identity)}"))
+
+
+def turn(seed: int, number: int) -> float:
+    """The coin of a row without an id, by its number.
+
+    Examples
+    --------
+    >>> sum(turn(0, number) < 0.25 for number in range(1000, 1040))
+    10
+    """
+    return _fraction((_digest(f"{seed}") + number * GOLDEN) % 2**64)
 
 
 def coins(seed: int, ids: Any, n: int) -> np.ndarray:
     """The coins of n rows, by their ids; without ids by their numbers, from 0 on."""
-    found = range(n) if ids is None else check_ids(ids, n)
-    return np.array([coin(seed, identity) for identity in found], dtype=float)
+    if ids is not None:
+        return np.array([coin(seed, identity) for identity in check_ids(ids, n)], dtype=float)
+    steps = np.arange(n, dtype=np.uint64) * np.uint64(GOLDEN)  # whole numbers of 64 bits that wrap around
+    return (steps + np.uint64(_digest(f"{seed}")) >> np.uint64(64 - BITS)) / 2.0**BITS
 
 
 def check_ids(ids: Any, n: int) -> list[Any]:
@@ -51,6 +68,14 @@ def check_ids(ids: Any, n: int) -> list[Any]:
 def is_no_id(identity: Any) -> bool:
     """Whether this tells no row from another: nothing, or no number."""
     return identity is None or (isinstance(identity, float | np.floating) and not math.isfinite(identity))
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest(), "big")
+
+
+def _fraction(whole: int) -> float:
+    return (whole >> (64 - BITS)) / 2.0**BITS
 
 
 def _text(identity: Any) -> str:

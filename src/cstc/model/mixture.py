@@ -23,7 +23,7 @@ import numpy as np
 
 from ..costs import ResolvedCosts
 from ..matrix import rows_at
-from .coins import coin, coins, is_no_id
+from .coins import coin, coins, is_no_id, turn
 from .decisions import Decisions
 from .fitted import FittedTree, Walked, check_counting
 from .links import probabilities
@@ -184,17 +184,20 @@ class Mixture:
         """Bool (n,): the rows that take the more expensive model, by their ids or by their numbers."""
         return coins(self.seed, ids, n) < self.share
 
-    def tree_for(self, identity: Any) -> tuple[int, str]:
-        """Which of `trees` the row of an id takes, and why, in a sentence."""
-        if is_no_id(identity):
+    def tree_for(self, identity: Any = None, number: int = 0) -> tuple[int, str]:
+        """Which of `trees` the row of an id takes, or of a number where it has no id, and why, in a sentence."""
+        if identity is None:
+            drawn, of = turn(self.seed, number), f"its number, {number}"
+        elif is_no_id(identity):
             raise ValueError(f"id is {identity!r}; a row needs a text or a number of its own")
-        drawn = coin(self.seed, identity)
+        else:
+            shown = identity.item() if isinstance(identity, np.generic) else identity
+            drawn, of = coin(self.seed, identity), f"its id, {shown!r}"
         up = drawn < self.share
         which, part = ("more expensive", self.share) if up else ("cheaper", 1.0 - self.share)
-        shown = identity.item() if isinstance(identity, np.generic) else identity
         why = (
-            f"Of two models this row takes the {which} one, as {part:.1%} of all rows do: its coin, {drawn:.4f}, drawn "
-            f"from its id {shown!r}, is {'below' if up else 'not below'} {self.share:.4f}."
+            f"Of two models this row takes the {which} one, as {part:.1%} of all rows do: the coin that was drawn from "
+            f"{of}, is {drawn:.4f}, and that is {'below' if up else 'not below'} {self.share:.4f}."
         )
         return int(up), why
 
@@ -314,7 +317,12 @@ class Mixture:
         """`decision_function` and `predict_cost` in one walk; everything else as in `predict`."""
         check_counting(counting)
         gone = self.columns_named(unavailable)
-        X = self._matrix(X, gone if len(gone) else None)
+        return self.decide(self._matrix(X, gone if len(gone) else None), counting, budget, gone, ids)
+
+    def decide(
+        self, X: Any, counting: str = "branch", budget: Any = None, gone: np.ndarray | None = None, ids: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`decision_and_cost` of a matrix that was looked at already, without the columns `gone`."""
         margins, costs = np.empty((X.shape[0], self.n_outputs)), np.empty(X.shape[0])
         for _, tree, at in self._parts(X, ids):
             margins[at], costs[at] = tree.decide(rows_at(X, at), counting, budget, gone)
@@ -349,16 +357,22 @@ class Mixture:
         return bought
 
     def explain(
-        self, row: Any, *, budget: float | None = None, unavailable: Iterable[str] = (), id: Any = 0
+        self,
+        row: Any,
+        *,
+        budget: float | None = None,
+        unavailable: Iterable[str] = (),
+        id: Any = None,
+        number: int = 0,
     ) -> Explanation:
         """Which model the row takes and why, and step by step how its answer comes about.
 
-        As `FittedTree.explain`; `id` is the row's own, or its number.
+        As `FittedTree.explain`; `id` is the row's own, as in `predict`, or `number` its number there.
         """
         from .. import _explain_row  # by the package's own door, as in `save`
 
-        number, why = self.tree_for(id)
-        return replace(_explain_row(self.trees[number], row, budget, unavailable), taken=why)
+        which, why = self.tree_for(id, number)
+        return replace(_explain_row(self.trees[which], row, budget, unavailable), taken=why)
 
     def item_importance(self, X: Any, y: Any = None, *, ids: Any = None) -> ItemTable:
         """For each item, the share of rows that buy it, the money that is spent on it, and the loss that it saves.

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..method import Method, Problem, Trained
+from ..method import Method, Preview, Problem, Trained
 from ..model import TreeShape
 from .features import FLOOR, Columns, learn_columns
 from .fine_tuning import fine_tune
@@ -54,6 +54,13 @@ class TreeMethod(Method):
 
     def n_ensembles(self, shared: dict[str, Any]) -> int:
         return int("columns" in shared and shared["columns"].pool.depth > 0)  # plain inputs are not grown
+
+    def preview(self, problem: Problem) -> Preview:
+        """Training all the way: what a tree costs is known when it is pruned.  Rows that are held out judge it."""
+        trained = self.train(problem)
+        judges = learn_columns(problem, self.validation_fraction).validation.rows
+        costs = trained.model.charge(trained.model.walk(judges.X, items=True))
+        return Preview(judges, costs, lambda: trained)
 
     def _start(self, problem: Problem) -> tuple[Columns, TreeShape]:
         """The columns, and the shape of the full tree."""

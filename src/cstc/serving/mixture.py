@@ -50,9 +50,9 @@ class CompiledMixture:
 
     def take(self, identity: Any) -> tuple[CompiledTree, Taken]:
         """The model for the row of an id; None: for the next row."""
-        number, why = self.model.tree_for(next(self._numbers) if identity is None else identity)
+        which, why = self.model.tree_for(identity, next(self._numbers) if identity is None else 0)
         cheaper = self.model.cheaper
-        return self.trees[number], Taken(why, number * cheaper.n_nodes, number * cheaper.n_terminals)
+        return self.trees[which], Taken(why, which * cheaper.n_nodes, which * cheaper.n_terminals)
 
     def feature(self, name: Any) -> int:
         """The column of a feature's name."""

@@ -1,0 +1,113 @@
+"""More models where a frontier has a hole, and a mixture where no model lies in it.
+
+Around a budget there may be nothing: one model costs 4 and the next 161.  Weights between those of the two neighbours
+are fitted by bisection, in powers of two, until a model costs 85 to 100% of the budget or nothing is left between
+them.  Where the hole stays, since nothing lies there or nothing that is better than a cheaper model, rows take the one
+or the other neighbour by a coin, so that the mean cost of the validation rows is the budget (`cstc.Mixture`).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..metrics import cost_summary
+from ..model.mixture import Mixture, share_for
+from ._budgets import NEAR
+from ._fits import Fits, Point, judged_point
+from ._grid import not_dominated
+
+__all__ = ["MOST_FITS", "bisect", "differences", "hole_around", "in_order", "mixture_of"]
+
+MOST_FITS = 10
+FINEST = 1 / 16  # of a power of two: what lies nearer to each other than that has no model between
+DEEPEST = 8  # powers of two below a weight, where its neighbour is the full model
+MORE = 1.02  # times the cost of the model before it: what spends no more is near the most that is worth anything
+SEEDS = 8  # draws of the coins over which the quality of a mixture is averaged
+
+
+def neighbours(points: Iterable[Point], mean_cost: float) -> tuple[Point | None, Point | None]:
+    """The most expensive model within a mean cost, and the cheapest beyond it."""
+    points = list(points)
+    within = [point for point in points if point.cost <= mean_cost]
+    beyond = [point for point in points if point.cost > mean_cost]
+    below = max(within, key=lambda point: (point.cost, -(point.cost_weight or 0.0)), default=None)
+    return below, min(beyond, key=lambda point: (point.cost, -(point.cost_weight or 0.0)), default=None)
+
+
+def hole_around(points: Iterable[Point], mean_cost: float) -> tuple[Point, Point] | None:
+    """The two models around a mean cost, if the cheaper one is not near it; of models that no other one beats."""
+    below, above = neighbours(not_dominated(in_order(points)), mean_cost)
+    return None if below is None or above is None or below.cost >= NEAR * mean_cost else (below, above)
+
+
+def in_order(points: Iterable[Point]) -> list[Point]:
+    """From cheap to expensive; of equal ones the better one first, then the one of the larger weight."""
+    return sorted(points, key=lambda point: (point.cost, -point.quality, -(point.cost_weight or 0.0)))
+
+
+def bisect(fits: Fits, mean_cost: float) -> None:
+    """Fit weights in the hole around a mean cost, until one is near it or nothing is left between its neighbours."""
+    n_before = len(fits.points)
+    while len(fits.points) - n_before < MOST_FITS:
+        below, above = neighbours(fits.points.values(), mean_cost)
+        if below is None or above is None or below.cost >= NEAR * mean_cost:
+            return
+        high = math.log2(below.cost_weight) if below.cost_weight > 0 else -math.inf
+        low = math.log2(above.cost_weight) if above.cost_weight > 0 else high - DEEPEST
+        if not high - low > FINEST:  # or costs are in no order here
+            return
+        found = fits(2.0 ** ((low + high) / 2))
+        if above.cost_weight == 0 and found.cost <= MORE * below.cost:
+            return  # the most that is worth anything
+
+
+def mixture_of(fits: Fits, cheaper: Point, costlier: Point, mean_cost: float) -> Point:
+    """The mixture whose mean cost on the validation rows is the one asked for; quality is a mean over several coins."""
+    share = share_for(mean_cost, cheaper.cost, costlier.cost)
+    trees = cheaper.model.model_, costlier.model.model_
+    model = copy.copy(costlier.model)
+    model.cost_weight_ = cheaper.cost_weight, costlier.cost_weight
+    model.model_ = Mixture(*trees, share=share, seed=int(fits.estimator.random_state))
+    model._reached = model.model_.mixed(cheaper.model._reached, costlier.model._reached)
+    model.expected_cost_ = float(model._reached @ model.model_.terminal_costs())
+    model.mean_cost_ = (1.0 - share) * cheaper.model.mean_cost_ + share * costlier.model.mean_cost_
+    model.loss_history_ = [*cheaper.model.loss_history_, *costlier.model.loss_history_]
+    model.n_iter_ = cheaper.model.n_iter_ + costlier.model.n_iter_
+    model.candidates_ = [*cheaper.model.candidates_, *costlier.model.candidates_]
+    rows = fits.validation
+    X = model._check_X(rows.X, reset=False)
+    answers = [tree.decide(X) for tree in trees]
+    qualities = []
+    for seed in range(SEEDS):
+        drawn = copy.copy(model)
+        drawn.model_ = replace(model.model_, seed=model.model_.seed + seed)
+        up = drawn.model_.takes_costlier(X.shape[0])
+        qualities.append(fits.quality(drawn, rows, np.where(up[:, None], answers[1][0], answers[0][0])))
+    point = judged_point(model, "cost_weight", None, answers[0][1], float(np.mean(qualities)), rows)
+    return Point(model, point.row | _costs(answers[0][1], answers[1][1], share, rows.weights, mean_cost))
+
+
+def _costs(
+    cheaper: np.ndarray, costlier: np.ndarray, share: float, weights: np.ndarray | None, mean_cost: float
+) -> dict[str, float]:
+    """What rows pay in expectation over their coins: each takes both models, by their shares."""
+    own = np.ones(len(cheaper)) if weights is None else weights
+    both = np.concatenate([(1.0 - share) * own, share * own])
+    found = cost_summary(np.concatenate([cheaper, costlier]), both)
+    found["mean"] = min(found["mean"], mean_cost)  # a rounded share must not exceed what it was made for
+    return {f"{name}_cost": value for name, value in found.items()}
+
+
+def differences(here: Any, there: Any, name: str = "") -> Iterator[str]:
+    """The names of the entries that are not the same in two nested dictionaries."""
+    if isinstance(here, dict) and isinstance(there, dict):
+        for key in dict.fromkeys([*here, *there]):
+            yield from differences(here.get(key), there.get(key), f"{name}.{key}" if name else str(key))
+    elif here != there:
+        yield name
