@@ -53,7 +53,8 @@ class Decisions:
         if not self.can_refer:
             return classes[taken]
         answers = np.empty(len(taken), dtype=object)
-        answers[:] = [None if number == len(classes) else classes[number] for number in taken.tolist()]
+        named = [*classes.tolist(), None]
+        answers[:] = [named[number] for number in taken.tolist()]
         return answers
 
     def of_one(self, shares: list[float]) -> int:

@@ -9,7 +9,6 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from .words import (
-    WORTH,
     answer_in_words,
     belief_in_words,
     bought_in_words,
@@ -22,6 +21,7 @@ from .words import (
     printed,
     speaks_of_worth,
     value_in_words,
+    worth_in_words,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def as_html(explanation: Explanation) -> str:
     more = lost_in_words(explanation), next_in_words(explanation), *explanation.warnings
     parts += [_said(text) for text in more if text]
     if speaks_of_worth(explanation):
-        parts.append(f'<p style="opacity:0.7;font-size:90%">{_safe(WORTH)}</p>')
+        parts.append(f'<p style="opacity:0.7;font-size:90%">{_safe(worth_in_words(explanation))}</p>')
     return f'<div style="font-family:system-ui,sans-serif;line-height:1.45">{"".join(parts)}</div>'
 
 

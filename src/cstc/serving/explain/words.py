@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .explanation import Belief, Explanation, Step
 
-__all__ = ["WORTH", "about", "answer_in_words", "as_text", "belief_in_words", "bought_in_words", "class_name", "listed"]
+__all__ = ["about", "answer_in_words", "as_text", "belief_in_words", "bought_in_words", "class_name", "listed"]
 __all__ += [
     "decision_in_words",
     "lost_in_words",
@@ -20,6 +20,7 @@ __all__ += [
     "printed",
     "speaks_of_worth",
     "value_in_words",
+    "worth_in_words",
 ]
 
 WIDTH = 100
@@ -29,6 +30,17 @@ WORTH = (
     "is bought if it is estimated to be worth more than it costs. The estimates come from earlier cases like this one, "
     "before the result is known."
 )
+
+
+WORTH_OF_ERRORS = (
+    "About worth: something is bought if the errors that it is expected to save cost more than it does. The estimates "
+    "come from earlier cases like this one, before the result is known."
+)
+
+
+def worth_in_words(explanation: Explanation) -> str:
+    """What worth means; where errors have prices and are weighed as they are, no rate comes between."""
+    return WORTH if explanation.decisions is None or explanation.cost_weight != 1 else WORTH_OF_ERRORS
 
 
 def as_text(explanation: Explanation) -> str:
@@ -52,7 +64,7 @@ def as_text(explanation: Explanation) -> str:
         if more:
             lines.append(fill(printed(more), WIDTH))
     if speaks_of_worth(explanation):
-        lines += ["", fill(WORTH, WIDTH)]
+        lines += ["", fill(worth_in_words(explanation), WIDTH)]
     return "\n".join(lines)
 
 
