@@ -37,8 +37,8 @@ from pathlib import Path
 
 import lightgbm
 import numpy as np
-from ahead import SETS, STRENGTHS, Data, geometric
 
+from ahead import SETS, STRENGTHS, Data, geometric
 from cstc import CSTCClassifier, UnseenValueWarning, from_lightgbm
 
 STAKES = (1, 3, 10, 100)  # times the full bill
@@ -174,7 +174,7 @@ def report(cache: Path) -> None:
         raise SystemExit(f"nothing is finished in {cache}; run with --data PATH first")
     off = np.abs(np.array(forecasts) - 1)
     print(f"geometric mean of {len(ratios)} cells: {geometric(ratios):.3f}")
-    print(f"forecast / measured: mean {np.mean(forecasts):.3f}, mean distance from 1 {off.mean():.3f}, most {off.max():.3f}")
+    print(f"forecast / measured: mean {np.mean(forecasts):.3f}, off by {off.mean():.3f}, at most {off.max():.3f}")
 
 
 def main() -> None:

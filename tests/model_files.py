@@ -11,7 +11,7 @@ import numpy as np
 
 from cstc import Mixture, UnseenValueWarning
 from cstc.costs import ResolvedCosts
-from cstc.model import FittedTree, Schema, Training, TreePool, TreeShape
+from cstc.model import Decisions, FittedTree, Schema, Training, TreePool, TreeShape
 from cstc.model.fallbacks import Estimates
 
 TASKS = ("identity", "logistic", "softmax")
@@ -126,8 +126,17 @@ def random_model(rng, link=None):
         ),
         training=random_training(rng, shape.n_terminals),
         limit=float(rng.random()) * 5 if rng.random() < 0.3 else None,
+        decisions=random_decisions(rng, classes),
         **fallbacks,
     )
+
+
+def random_decisions(rng, classes):
+    """What errors cost, for some of the models with classes."""
+    if classes is None or rng.random() < 0.7:
+        return None
+    n = len(classes)
+    return Decisions(rng.random((n, n + int(rng.random() < 0.5))) * 100)
 
 
 def random_mixture(rng, link=None):
@@ -242,7 +251,7 @@ def as_version_1(raw):
     members = unpack(raw)
     document = json.loads(members["model.json"])
     del document["booleans"], document["training"], document["estimates"], document["limit"]
-    for name in ADDED_BY_2:
+    for name in (*ADDED_BY_2, "error_costs"):
         members.pop(f"arrays/{name}.npy", None)
     manifest = json.loads(members["manifest.json"]) | {"version": 1}
     members |= {"model.json": json.dumps(document).encode(), "manifest.json": json.dumps(manifest).encode()}
@@ -254,6 +263,7 @@ def as_version_2(raw):
     members = unpack(raw)
     document = json.loads(members["model.json"])
     del document["limit"]
+    members.pop("arrays/error_costs.npy", None)
     manifest = json.loads(members["manifest.json"]) | {"version": 2}
     members |= {"model.json": json.dumps(document).encode(), "manifest.json": json.dumps(manifest).encode()}
     return pack(with_digest(members))

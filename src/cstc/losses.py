@@ -157,7 +157,7 @@ class SoftmaxLoss(Loss):
 
 
 class ErrorLoss(Loss):
-    """What the decision costs that margins lead to: ``l(a, y) = E[y, d]`` with the decision ``d`` of least expected cost.
+    """What the decision costs that margins lead to: ``l(a, y) = E[y, d]`` with ``d`` of least expected cost.
 
     It is weighed and never descended: it has steps and no derivative.  Trees are boosted with `boosted`, whose margins
     it takes.

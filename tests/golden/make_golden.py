@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from cstc.costs import ResolvedCosts
-from cstc.model import FittedTree, Schema, Training, TreePool, TreeShape
+from cstc.model import Decisions, FittedTree, Schema, Training, TreePool, TreeShape
 from cstc.model.fallbacks import Estimates
 from cstc.model.file import save
 from cstc.model.mixture import Mixture
@@ -103,7 +103,8 @@ def golden_model_2():
 
 def golden_model_3():
     """The same with all that version 3 adds."""
-    return replace(golden_model_2(), limit=40.5)
+    errors = np.array([[0.0, 300.0, 20.0, 60.0], [5000.0, 0.0, 10.0, 60.0], [0.5, 250.25, 1.0, 60.0]])
+    return replace(golden_model_2(), limit=40.5, decisions=Decisions(errors))
 
 
 def golden_mixture():

@@ -68,6 +68,9 @@ def assert_same_model(model, other):
     assert model.schema.booleans == other.schema.booleans
     assert_same_training(model.training, other.training)
     assert model.limit == other.limit
+    assert (model.decisions is None) == (other.decisions is None)
+    if model.decisions is not None:
+        assert np.array_equal(model.decisions.costs, other.decisions.costs)
 
 
 def assert_same_estimates(estimates, other):

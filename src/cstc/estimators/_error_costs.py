@@ -19,8 +19,8 @@ def check_error_costs(estimator: Any, method: Method) -> None:
         return
     if estimator.class_weight is not None:
         raise ValueError(
-            "error_costs and class_weight are both given; the prices of errors say what each error matters, and weights "
-            "of classes would say it again and spoil the probabilities that decide: leave class_weight out"
+            "error_costs and class_weight are both given; the prices of errors say what each error matters, and "
+            "weights of classes would say it again and spoil the probabilities that decide: leave class_weight out"
         )
     if not method.weighs_errors:
         raise ValueError(
@@ -56,8 +56,8 @@ def decisions_of(error_costs: Any, classes: np.ndarray) -> Decisions:
 def _wanted(classes: np.ndarray) -> str:
     n = len(classes)
     return (
-        f"give {n} rows, one for each class as the truth, of {n} prices, one for each class as the decision, in the order "
-        f"{classes.tolist()}; with one more column for rows that are referred to a person"
+        f"give {n} rows, one for each class as the truth, of {n} prices, one for each class as the decision, in the "
+        f"order {classes.tolist()}; with one more column for rows that are referred to a person"
     )
 
 

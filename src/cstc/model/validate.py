@@ -366,7 +366,7 @@ def _check_decisions(model: FittedTree) -> None:
     costs = model.decisions.costs
     n = 0 if model.schema.classes is None else len(model.schema.classes)
     if costs.shape not in ((n, n), (n, n + 1)) or not n:
-        fail(f"the prices of errors have the shape {costs.shape}; a model of {n} classes needs {(n, n)} or {(n, n + 1)}")
+        fail(f"the prices of errors have the shape {costs.shape}; {n} classes need {(n, n)} or {(n, n + 1)}")
     if not np.isfinite(costs).all() or (costs < 0).any() or not costs.any():
         fail("the prices of errors must be finite, 0 or more, and not all 0")
 
