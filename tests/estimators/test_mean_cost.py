@@ -274,6 +274,18 @@ def test_a_mixture_of_an_estimator_is_saved_served_and_repriced(tmp_path):
     assert "Of all rows" in model._repr_html_()
 
 
+def test_a_mixture_has_no_picture_of_one_tree_but_its_explanations_have():
+    plotting = pytest.importorskip("cstc.plotting")
+    model, X, _ = hole()
+    with error("this model is a mixture of two trees, and the picture is of one; draw that of an estimator with"):
+        plotting.TreeDisplay.from_estimator(model, X)
+    for k in range(6):
+        display = plotting.ExplanationDisplay.from_estimator(model, X[k], number=k)
+        assert display.explanation.cost == model.predict_cost(X)[k]
+        display = plotting.ExplanationDisplay.from_estimator(model.model_, X[k], id=f"row {k}")
+        assert f"row {k}" in display.explanation.taken
+
+
 def test_the_full_and_the_free_model():
     y = (Y > 0).astype(int)
     full = CSTCClassifier(costs=PRICES, mean_cost=63, **QUICK).fit(X, y)
