@@ -34,7 +34,7 @@ from sklearn.datasets import load_breast_cancer
 
 import ahead
 from ahead import Data
-from cstc import CSTCClassifier, Frontier, Mixture
+from cstc import CSTCClassifier, Frontier, Mixture, UnseenValueWarning
 
 SHARES = (0.05, 0.1, 0.2, 0.4, 0.8)  # of the full cost
 LEAST, MOST = 0.85, 1.03
@@ -129,6 +129,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path("out/budgets"), help="where finished states are kept")
     parser.add_argument("--report", action="store_true", help="only print the table of what is finished")
     arguments = parser.parse_args()
+    warnings.simplefilter("ignore", UnseenValueWarning)  # some splits have all gaps of a column on one side
     if not arguments.report:
         if arguments.data is None or not arguments.data.is_dir():
             parser.error("--data must name the folder with the data sets")

@@ -248,3 +248,28 @@ def test_inspect_is_quick_to_start():
 def test_serving_in_process_needs_no_web_server():
     code = "import sys, cstc.serving; assert not {'starlette', 'uvicorn', 'click'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_inspect_prints_a_limit_and_both_models_of_a_mixture(folder):
+    model = cstc.load("model.cstc")
+    model.with_limit(12.5).save("limited.cstc")
+    assert "limit        12.5; no row pays more" in CliRunner().invoke(main, ["inspect", "limited.cstc"]).output
+    assert "limit " not in CliRunner().invoke(main, ["inspect", "model.cstc"]).output
+    cstc.Mixture(model, model, share=0.25, seed=9).save("mixture.cstc")
+    printed = CliRunner().invoke(main, ["inspect", "mixture.cstc"])
+    assert printed.exit_code == 0
+    assert "mixture      75.0% of rows take the cheaper of two models, 25.0% the other" in printed.output
+    assert "seed         9, of the coins that are drawn from the ids of rows" in printed.output
+    cheaper, _, costlier = printed.output.partition("the more expensive model")
+    alone = CliRunner().invoke(main, ["inspect", "model.cstc"]).output
+    assert alone.partition("predicts")[2] == costlier.partition("predicts")[2]
+    assert "the cheaper model" in cheaper
+
+
+def test_a_mixture_is_served(folder, served):
+    model = cstc.load("model.cstc")
+    cstc.Mixture(model, model, share=0.25).save("mixture.cstc")
+    found = CliRunner().invoke(main, ["serve", "mixture.cstc"])
+    assert found.exit_code == 0, found.output
+    ((predictor, _),) = served
+    assert predictor._compiled.model.share == 0.25

@@ -141,12 +141,15 @@ class _Search:
         self._progress.say(f"cost weight {weight:.4g}: mean cost {cost:.4g}, {self._target:.4g} asked for")
 
     def _neighbours(self) -> tuple[_Look | None, _Look | None]:
-        """The most expensive look that costs no more than asked for, and the cheapest that costs more."""
+        """The most expensive look that costs no more than asked for, and the cheapest that costs more.
+
+        Of equal ones those whose weights are next to each other: nothing is looked at twice.
+        """
         most = self._target * (1 + ROUNDING)
         within = [look for look in self._looks if look.cost <= most]
         beyond = [look for look in self._looks if look.cost > most]
         below = max(within, key=lambda look: (look.cost, -look.weight), default=None)
-        return below, min(beyond, key=lambda look: (look.cost, look.weight), default=None)
+        return below, min(beyond, key=lambda look: (look.cost, -look.weight), default=None)
 
     def _between(self, below: _Look, above: _Look) -> float | None:
         """The middle of two weights in powers of two; None where nothing is left to look at."""

@@ -146,6 +146,7 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
                 fit_given(fits, sorted({float(weight) for weight in self.cost_weights}, reverse=True))
         with all_or_nothing(self):
             self._take(fits, [])
+            self.n_ensembles_ = fits.estimator._resolved_method().n_ensembles(fits.shared)
             self._fitted_to = identity
         return self
 
@@ -233,8 +234,6 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
         self.tried_models_ = [point.model for point in points]
         self.quality_name_ = name
         self._judges = fits.validation
-        n_grown = fits.estimator._resolved_method().n_ensembles(fits.shared)
-        self.n_ensembles_ = n_grown or getattr(self, "n_ensembles_", 0)
         self.n_features_in_ = self.models_[0].n_features_in_
         self.__dict__.pop("feature_names_in_", None)
         if hasattr(self.models_[0], "feature_names_in_"):

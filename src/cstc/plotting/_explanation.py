@@ -5,6 +5,7 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import Any
 
+from ..model.mixture import Mixture
 from ..serving.compiled import fitted_tree
 from ..serving.explain.words import about, class_name, percent, printed
 from ._drawing import COLOURS, EDGE, INK, PALE, as_number, pyplot, quiet, with_minus
@@ -58,18 +59,26 @@ class ExplanationDisplay:
         return cls(explanation=explanation).plot(ax)
 
     @classmethod
-    def from_estimator(cls, estimator, row, *, budget=None, unavailable=(), ax=None) -> ExplanationDisplay:
+    def from_estimator(
+        cls, estimator, row, *, budget=None, unavailable=(), id=None, number=0, ax=None
+    ) -> ExplanationDisplay:
         """Explain one row and draw it.
 
         Parameters
         ----------
-        estimator : fitted estimator, or FittedTree
+        estimator : fitted estimator, FittedTree or Mixture
         row, budget, unavailable
             As in `explain`.
+        id, number : optional
+            Of the row, where the model is a `Mixture`.
         ax : matplotlib axes, optional
         """
-        fitted_tree(estimator)  # says what is wrong with anything else
-        return cls.from_explanation(estimator.explain(row, budget=budget, unavailable=unavailable), ax=ax)
+        which = {}
+        if isinstance(getattr(estimator, "model_", estimator), Mixture):
+            which = {"id": id, "number": number}
+        else:
+            fitted_tree(estimator)  # says what is wrong with anything else
+        return cls.from_explanation(estimator.explain(row, budget=budget, unavailable=unavailable, **which), ax=ax)
 
     def plot(self, ax: Any = None) -> ExplanationDisplay:
         """Draw into `ax`, or into a new figure."""

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..model import FittedTree, TreeShape, check_counting
+from ..model.mixture import Mixture
 
 __all__ = ["Flow", "check_is_ours", "checked", "ended", "trace"]
 
@@ -17,6 +18,11 @@ def checked(estimator: Any, X: Any) -> tuple[FittedTree, np.ndarray]:
     """The fitted model and the encoded rows."""
     check_is_ours(estimator)
     check_is_fitted(estimator)
+    if isinstance(estimator.model_, Mixture):
+        raise ValueError(
+            "this model is a mixture of two trees, and the picture is of one; draw that of an estimator with one of "
+            f"its cost weights, {estimator.cost_weight_[0]:g} or {estimator.cost_weight_[1]:g}"
+        )
     return estimator.model_, estimator._check_X(X, reset=False)
 
 
