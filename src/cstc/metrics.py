@@ -5,7 +5,10 @@ A frontier chooses by a quality, and a picture of quality against cost measures 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +16,12 @@ from sklearn.base import is_classifier
 from sklearn.metrics import get_scorer, r2_score, roc_auc_score
 
 from .model import probabilities
+from .resampling import Resamples, auc_draws, r2_draws
 from .rows import Rows, check_queries
 
-__all__ = ["Quality", "cost_summary", "ndcg", "quality_of"]
+__all__ = ["Quality", "cost_summary", "ndcg", "ndcg_by_query", "quality_of"]
+
+SCORED_DRAWS = 20  # samples on which a scorer is called: each call answers all rows again
 
 
 def ndcg(grades: np.ndarray, scores: np.ndarray, qid: np.ndarray, k: int = 5) -> float:
@@ -30,6 +36,11 @@ def ndcg(grades: np.ndarray, scores: np.ndarray, qid: np.ndarray, k: int = 5) ->
     >>> ndcg(np.array([2, 0, 1, 0]), np.array([0.9, 0.8, 0.1, 0.3]), np.array([1, 1, 1, 2]))
     0.963...
     """
+    return _mean_of_known(ndcg_by_query(grades, scores, qid, k))
+
+
+def ndcg_by_query(grades: np.ndarray, scores: np.ndarray, qid: np.ndarray, k: int = 5) -> np.ndarray:
+    """NDCG@k of each query, in the order of their ids; NaN for those without a relevant document."""
     if not isinstance(k, int | np.integer) or k < 1:
         raise ValueError(f"k is {k!r}; it must be a whole number, 1 or more")
     scores = np.asarray(scores, dtype=float)
@@ -69,10 +80,7 @@ def ndcg(grades: np.ndarray, scores: np.ndarray, qid: np.ndarray, k: int = 5) ->
         return np.bincount(sorted_query[first], value, n_queries)
 
     ideal = dcg(gains)
-    relevant = ideal > 0
-    if not relevant.any():
-        return float("nan")
-    return float(np.mean(dcg(scores)[relevant] / ideal[relevant]))
+    return np.divide(dcg(scores), ideal, out=np.full(n_queries, np.nan), where=ideal > 0)
 
 
 def cost_summary(cost: np.ndarray, weights: np.ndarray | None = None) -> dict[str, float]:
@@ -87,51 +95,115 @@ def cost_summary(cost: np.ndarray, weights: np.ndarray | None = None) -> dict[st
     }
 
 
-#: Of a fitted model, rows as the user gave them, and the model's margins there, if they are known already.
-Quality = Callable[[Any, Rows, np.ndarray | None], float]
+class Quality:
+    """What models are compared by; higher is better."""
+
+    #: Whether it can be told from margins and targets alone, as it must be for rows that are answered out of fold.
+    from_margins = True
+
+    def __call__(self, model: Any, rows: Rows, margins: np.ndarray | None = None) -> float:
+        """Of a fitted model at rows as the user gave them, with the model's margins there if they are known."""
+        raise NotImplementedError
+
+    def draws(self, model: Any, rows: Rows, margins: np.ndarray, resamples: Resamples) -> np.ndarray:
+        """The same for samples of these rows; NaN for those that it cannot judge."""
+        raise NotImplementedError
 
 
 def quality_of(given: Any, estimator: Any) -> tuple[str, Quality]:
     """The name of the quality and the function."""
     if given is None:
         if estimator._needs_queries:
-            return "NDCG@5", _ndcg
-        return ("AUC", _auc) if is_classifier(estimator) else ("R²", _r2)
-    scorer = get_scorer(given) if isinstance(given, str) else given
-    no_queries = hasattr(scorer, "_score_func")  # scikit-learn's own know no queries
+            return "NDCG@5", _NDCG()
+        return ("AUC", _AUC()) if is_classifier(estimator) else ("R²", _R2())
     name = given if isinstance(given, str) else getattr(given, "__name__", "quality")
-
-    def judged(model: Any, rows: Rows, margins: np.ndarray | None = None) -> float:
-        options = {} if rows.weights is None else {"sample_weight": rows.weights}
-        if estimator._needs_queries and not no_queries:
-            options["qid"] = rows.qid
-        return float(scorer(model, rows.X, rows.y, **options))
-
-    return name, judged
+    return name, _Scored(get_scorer(given) if isinstance(given, str) else given, estimator._needs_queries)
 
 
-def _ndcg(model: Any, rows: Rows, margins: np.ndarray | None = None) -> float:
-    if margins is None:
-        return model.score(rows.X, rows.y, qid=rows.qid)
-    y = model._check_y(rows.y, reset=False)
-    return ndcg(y, margins[:, 0], check_queries(rows.qid, y, "qid"), k=5)
+class _NDCG(Quality):
+    def __call__(self, model: Any, rows: Rows, margins: np.ndarray | None = None) -> float:
+        if margins is None:
+            return model.score(rows.X, rows.y, qid=rows.qid)
+        return _mean_of_known(self._by_query(model, rows, margins))
+
+    def draws(self, model: Any, rows: Rows, margins: np.ndarray, resamples: Resamples) -> np.ndarray:
+        return resamples.means(self._by_query(model, rows, margins))
+
+    def _by_query(self, model: Any, rows: Rows, margins: np.ndarray) -> np.ndarray:
+        y = model._check_y(rows.y, reset=False)
+        check_queries(rows.qid, y, "qid")
+        return ndcg_by_query(y, margins[:, 0], np.asarray(rows.qid), k=5)
 
 
-def _r2(model: Any, rows: Rows, margins: np.ndarray | None = None) -> float:
-    y = model._check_y(rows.y, reset=False)
-    if len(y) < 2:
-        raise ValueError(f"R² needs at least 2 validation rows; there is {len(y)}")
-    predicted = model.predict(rows.X) if margins is None else margins[:, 0]
-    return float(r2_score(y, predicted, sample_weight=rows.weights))
+class _R2(Quality):
+    def __call__(self, model: Any, rows: Rows, margins: np.ndarray | None = None) -> float:
+        y = model._check_y(rows.y, reset=False)
+        if len(y) < 2:
+            raise ValueError(f"R² needs at least 2 validation rows; there is {len(y)}")
+        predicted = model.predict(rows.X) if margins is None else margins[:, 0]
+        return float(r2_score(y, predicted, sample_weight=rows.weights))
+
+    def draws(self, model: Any, rows: Rows, margins: np.ndarray, resamples: Resamples) -> np.ndarray:
+        return r2_draws(model._check_y(rows.y, reset=False), margins[:, 0], resamples)
 
 
-def _auc(model: Any, rows: Rows, margins: np.ndarray | None = None) -> float:
+class _AUC(Quality):
     """AUC for two classes; for more, the mean of one class against all others, over those that the rows have."""
-    y = model._check_y(rows.y, reset=False)
-    present = np.unique(y if rows.weights is None else y[rows.weights > 0])
-    if len(present) < 2:
-        raise ValueError(f"the validation rows hold one class, {model.classes_[present].tolist()}; AUC needs two")
-    shares = model.predict_proba(rows.X) if margins is None else probabilities(margins, model.model_.link)
-    if len(model.classes_) == 2:
-        return float(roc_auc_score(y, shares[:, 1], sample_weight=rows.weights))
-    return float(np.mean([roc_auc_score(y == k, shares[:, k], sample_weight=rows.weights) for k in present]))
+
+    def __call__(self, model: Any, rows: Rows, margins: np.ndarray | None = None) -> float:
+        y = model._check_y(rows.y, reset=False)
+        present = np.unique(y if rows.weights is None else y[rows.weights > 0])
+        if len(present) < 2:
+            raise ValueError(f"the validation rows hold one class, {model.classes_[present].tolist()}; AUC needs two")
+        shares = model.predict_proba(rows.X) if margins is None else probabilities(margins, model.model_.link)
+        if len(model.classes_) == 2:
+            return float(roc_auc_score(y, shares[:, 1], sample_weight=rows.weights))
+        return float(np.mean([roc_auc_score(y == k, shares[:, k], sample_weight=rows.weights) for k in present]))
+
+    def draws(self, model: Any, rows: Rows, margins: np.ndarray, resamples: Resamples) -> np.ndarray:
+        y = model._check_y(rows.y, reset=False)
+        shares = probabilities(margins, model.model_.link)
+        if len(model.classes_) == 2:
+            return auc_draws(shares[:, 1], y == 1, resamples)
+        each = np.array([auc_draws(shares[:, k], y == k, resamples) for k in np.unique(y)])
+        known = np.isfinite(each)  # a sample may lack a class
+        with np.errstate(invalid="ignore"):
+            return np.where(known, each, 0.0).sum(axis=0) / known.sum(axis=0)
+
+
+class _Scored(Quality):
+    """A scorer of scikit-learn, or a function of the user: what it does with rows is its own affair.
+
+    So samples are real rows here, answered anew, and they are few.
+    """
+
+    from_margins = False
+
+    def __init__(self, scorer: Callable[..., float], needs_queries: bool):
+        self._scorer = scorer
+        # scikit-learn's own know no queries
+        self._tells_queries = needs_queries and not hasattr(scorer, "_score_func")
+
+    def __call__(self, model: Any, rows: Rows, margins: np.ndarray | None = None) -> float:
+        options = {} if rows.weights is None else {"sample_weight": rows.weights}
+        if self._tells_queries:
+            options["qid"] = rows.qid
+        return float(self._scorer(model, rows.X, rows.y, **options))
+
+    def draws(self, model: Any, rows: Rows, margins: np.ndarray, resamples: Resamples) -> np.ndarray:
+        found = np.full(SCORED_DRAWS, np.nan)
+        for draw in range(SCORED_DRAWS):
+            at = resamples.rows(draw)
+            sample = rows.take(at)
+            if rows.qid is not None:  # a query that is drawn twice is two queries
+                first = np.concatenate([[True], (sample.qid[1:] != sample.qid[:-1]) | (at[1:] <= at[:-1])])
+                sample = replace(sample, qid=np.cumsum(first))
+            with warnings.catch_warnings(), suppress(Exception):  # such as AUC where a sample has one class
+                warnings.simplefilter("ignore")
+                found[draw] = self(model, sample)
+        return found
+
+
+def _mean_of_known(values: np.ndarray) -> float:
+    known = values[np.isfinite(values)]
+    return float(np.mean(known)) if len(known) else float("nan")

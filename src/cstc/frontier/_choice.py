@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from ..costs import counted, span
+from ._evidence import Evidence
 from ._table import FrontierTable
 
 __all__ = ["Choice"]
@@ -22,6 +23,7 @@ class Choice:
     models_: list[Any]
     table_: FrontierTable
     quality_name_: str
+    _evidence: Evidence
 
     def _summary(self) -> str:
         """What the models are and where they lie, in one short line."""
@@ -33,8 +35,8 @@ class Choice:
             f"{span(quality[0], quality[-1], '.4f')}>"
         )
 
-    def best(self, *, mean_cost=None, quality=None):
-        """The best model for a budget, or the cheapest one for a quality, by validation data.
+    def best(self, *, mean_cost=None, quality=None, paired=True):
+        """The best model for a budget, or the cheapest one for a quality, by all rows that did not teach.
 
         Parameters
         ----------
@@ -43,32 +45,41 @@ class Choice:
             costs, the answer is the free model, or the cheapest where none is free, with a warning.
         quality : float, optional
             The least quality.  If no model reaches it, the answer is the best one, with a warning.
+        paired : bool, default=True
+            With `quality`: whether a cheaper model must be surely good enough.  What it lacks of the best model on the
+            same rows, plus one standard error of that difference, must be no more than what the best one has to spare.
+            With False, its quality in `table_` decides alone.
 
         Returns
         -------
         fitted estimator
         """
-        chosen = self._choose(mean_cost, quality)
+        chosen = self._choose(mean_cost, quality, paired)
         return self.models_[chosen]
 
-    def _choose(self, mean_cost, quality) -> int:
+    def _choose(self, mean_cost, quality, paired=True) -> int:
         self._check_fitted()
         if (mean_cost is None) == (quality is None):
             raise ValueError("give either mean_cost= or quality=, to choose by one of them")
         name, wanted = ("mean_cost", mean_cost) if quality is None else ("quality", quality)
         if not isinstance(wanted, Real) or not (float(wanted) >= 0 if quality is None else float(wanted) > -np.inf):
             raise ValueError(f"{name} is {wanted!r}; give a number" + (", 0 or more" if quality is None else ""))
+        if not isinstance(paired, bool | np.bool_):
+            raise ValueError(f"paired is {paired!r}; it must be True or False")
+        if quality is None and not paired:
+            raise ValueError("paired=False belongs to quality=; a budget is chosen by cost alone: leave it out")
         wanted = float(wanted)
-        costs, qualities = self.table_.column("mean_cost"), self.table_.column("quality")
         if quality is not None:
-            at = int(np.searchsorted(qualities, wanted))  # both columns rise
-            if at == len(qualities):
+            at = self._evidence.cheapest(wanted, paired=bool(paired))
+            if at is None:
+                at = self._evidence.best
                 warnings.warn(
-                    f"no model has {self.quality_name_} {wanted:g} or more on the validation data; "
-                    f"this is the best one, with {qualities[-1]:.4g}",
+                    f"no model has {self.quality_name_} {wanted:g} or more; "
+                    f"this is the best one, with {self.table_[at]['quality']:.4g}",
                     stacklevel=3,
                 )
-            return min(at, len(qualities) - 1)
+            return at
+        costs = self.table_.column("mean_cost")
         paid = costs[costs > 0]
         if wanted < costs[0]:  # a system's own values need not lead to a free model
             warnings.warn(

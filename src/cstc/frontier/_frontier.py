@@ -16,8 +16,9 @@ from ..progress import Progress
 from ..rows import Rows
 from ._checkpoint import Checkpoint
 from ._choice import Choice
+from ._evidence import Evidence, not_dominated, weighed
 from ._fits import Fits
-from ._grid import fit_given, not_dominated, search
+from ._grid import fit_given, search
 from ._identity import costs_identity, data_identity, settings_identity
 from ._parts import part_rows, with_checked_weights
 from ._table import FrontierTable
@@ -155,8 +156,11 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
 
     def _take(self, fits: Fits, name: str) -> None:
         """Become the fitted frontier of these fits."""
-        points = sorted(fits.points.values(), key=lambda point: (point.cost, -point.quality, -point.cost_weight))
-        chosen = not_dominated(points)
+        points = weighed(list(fits.points.values()), fits.points[min(fits.points)])
+        points.sort(key=lambda point: (point.cost, -point.quality, -point.cost_weight))
+        full = min(points, key=lambda point: point.cost_weight)  # nothing, or least, is weighed
+        chosen = not_dominated(points, full)
+        self._evidence = Evidence.of(chosen, full)
         self.models_ = [point.model for point in chosen]
         self.table_ = FrontierTable([point.row for point in chosen], name)
         self.tried_ = FrontierTable([point.row for point in points], name)
