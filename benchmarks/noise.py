@@ -28,8 +28,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-from ahead import ESTIMATORS, SETS, Data, geometric
 
+from ahead import ESTIMATORS, SETS, Data, geometric
 from cstc import Frontier
 from cstc.metrics import quality_of
 from cstc.resampling import Resamples, standard_error
