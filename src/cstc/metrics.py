@@ -1,6 +1,7 @@
 """Quality and cost in numbers: NDCG for rankings, summaries of cost, and what models are compared by.
 
-A frontier chooses by a quality, and a picture of quality against cost measures with it; higher is better.
+A frontier chooses by a quality, and a picture of quality against cost measures with it; higher is better.  For
+searches of scikit-learn there is a scorer that knows costs.
 """
 
 from __future__ import annotations
@@ -9,19 +10,23 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from inspect import signature
+from numbers import Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.metrics import get_scorer, r2_score, roc_auc_score
+from sklearn.utils.metadata_routing import UNUSED
 
 from .model import probabilities
 from .resampling import Resamples, auc_draws, r2_draws
 from .rows import Rows, check_queries
 
-__all__ = ["Quality", "cost_summary", "ndcg", "ndcg_by_query", "quality_of"]
+__all__ = ["CostScorer", "Quality", "cost_summary", "make_cost_scorer", "ndcg", "ndcg_by_query", "quality_of"]
 
 SCORED_DRAWS = 20  # samples on which a scorer is called: each call answers all rows again
+LOWEST = -1e6  # no quality of interest is below it
 
 
 def ndcg(grades: np.ndarray, scores: np.ndarray, qid: np.ndarray, k: int = 5) -> float:
@@ -207,3 +212,104 @@ class _Scored(Quality):
 def _mean_of_known(values: np.ndarray) -> float:
     known = values[np.isfinite(values)]
     return float(np.mean(known)) if len(known) else float("nan")
+
+
+# -- for searches of scikit-learn ------------------------------------------------------------------------------------
+
+
+def make_cost_scorer(quality: Any = None, *, cost_weight: Any = None, mean_cost: Any = None) -> CostScorer:
+    """A scorer that knows costs, for ``GridSearchCV``, ``cross_val_score`` and the like.
+
+    Scikit-learn's own scorers see quality alone, and a search by them buys whatever helps.  This one weighs both, for
+    an estimator of `cstc` or of `cstc.baselines`, or for a ``Pipeline`` that ends with one: cost is then what the last
+    step pays for its columns.
+
+    Parameters
+    ----------
+    quality : callable, str or None, default=None
+        As in `cstc.Frontier`.  None: R² for regression, AUC for classes, NDCG@5 for ranking.
+    cost_weight : float, optional
+        The score is the quality less `cost_weight` times the mean cost of the rows.  (This is quality for one unit of
+        cost, while `cost_weight` of the estimators is risk for one unit.)
+    mean_cost : float, optional
+        The score is the quality where the mean cost of the rows is at most that.  Otherwise it is below all of these:
+        -1,000,000 less the cost in excess, so that a search that finds nothing within it takes what is nearest.
+
+    Returns
+    -------
+    CostScorer
+        A function ``(estimator, X, y, sample_weight=None, qid=None)``.
+
+    Notes
+    -----
+    Each fold is judged by itself: with `mean_cost`, by the mean cost of its own rows.
+
+    Queries and weights reach a scorer by scikit-learn's metadata routing only.  A ranker therefore needs
+    ``sklearn.set_config(enable_metadata_routing=True)``, ``make_cost_scorer(...).set_score_request(qid=True)``,
+    ``CSTCRanker(...).set_fit_request(qid=True)``, and folds of whole queries: ``GroupKFold``, given ``groups=qid``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from cstc import CSTCClassifier
+    >>> from cstc.metrics import make_cost_scorer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> weights = {"cost_weight": [0.1, 0.01, 0.001]}
+    >>> model = CSTCClassifier(n_weak_learners=20, random_state=0)
+    >>> search = GridSearchCV(model, weights, scoring=make_cost_scorer(mean_cost=3), cv=2).fit(X, y)
+    >>> search.best_params_, bool(search.best_score_ > 0.9)
+    ({'cost_weight': 0.01}, True)
+    """
+    if (cost_weight is None) == (mean_cost is None):
+        raise ValueError("give either cost_weight= or mean_cost=, to weigh cost or to limit it")
+    for name, value in (("cost_weight", cost_weight), ("mean_cost", mean_cost)):
+        if value is not None and not (isinstance(value, Real) and 0 <= float(value) < np.inf):
+            raise ValueError(f"{name} is {value!r}; it must be a finite number, 0 or more")
+    if quality is not None and not callable(quality):
+        if not isinstance(quality, str):
+            raise ValueError(f"quality is {quality!r}; give None, a name of scikit-learn's scorers or a function")
+        get_scorer(quality)  # an error for a name that it does not know
+    return CostScorer(quality, cost_weight=cost_weight, mean_cost=mean_cost)
+
+
+class CostScorer(BaseEstimator):
+    """What `make_cost_scorer` makes; an estimator only in that scikit-learn can clone it and route queries to it."""
+
+    __metadata_request__score = {"estimator": UNUSED}  # of what `score` takes, this is not routed
+
+    def __init__(self, quality=None, *, cost_weight=None, mean_cost=None):
+        self.quality = quality
+        self.cost_weight = cost_weight
+        self.mean_cost = mean_cost
+
+    def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, qid: Any = None) -> float:
+        return self.score(estimator, X, y, sample_weight, qid)
+
+    def score(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, qid: Any = None) -> float:
+        """The same as a call; by this name scikit-learn finds what can be routed."""
+        steps = getattr(estimator, "steps", [(None, estimator)])
+        model = steps[-1][1]
+        if not hasattr(model, "predict_cost") or not hasattr(model, "_needs_queries"):
+            raise ValueError(
+                f"{type(model).__name__} has no costs to know of; give an estimator of cstc, or a Pipeline that ends "
+                "with one"
+            )
+        if model._needs_queries and qid is None:
+            raise ValueError(
+                "a ranking is judged by its queries, which scikit-learn hands on by metadata routing only: "
+                "sklearn.set_config(enable_metadata_routing=True), make_cost_scorer(...).set_score_request(qid=True), "
+                "set_fit_request(qid=True) of the ranker, and qid= for the search"
+            )
+        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
+        judged = quality_of(self.quality, model)[1]
+        inputs = estimator[:-1].transform(X) if len(steps) > 1 else X
+        # a function of the user is given what it would be given without this one
+        asked = (model, inputs) if judged.from_margins else (estimator, X)
+        quality = judged(asked[0], Rows(asked[1], y, weights, qid))
+        queries = {"qid": qid} if "qid" in signature(model.predict_cost).parameters else {}
+        cost = float(np.average(model.predict_cost(inputs, **queries), weights=weights))
+        if self.mean_cost is None:
+            return quality - float(self.cost_weight) * cost
+        excess = cost - float(self.mean_cost)
+        return max(quality, LOWEST) if excess <= 0 else LOWEST - excess

@@ -491,10 +491,16 @@ def test_plot(fitted):
     display = frontier.plot()
     assert len(display.ax_.lines) == 1
     assert display.ax_.get_ylabel() == "R²"
+    assert display.qualities[0].tolist() == frontier.table_.column("quality").tolist()
+    assert display.quality_errors[0].tolist() == frontier.table_.column("quality_error").tolist()
+    assert display.cost_errors[0].tolist() == frontier.table_.column("mean_cost_error").tolist()
     others = {"all features": (63.0, 0.9), "again": frontier}
     budget = frontier.table_[2]["mean_cost"] + 1e-6
     display = frontier.plot(mean_cost=budget, others=others, name="tree")
-    assert display.chosen == (frontier.table_[2]["mean_cost"], frontier.table_[2]["quality"])
+    # beside others all are drawn by what the same rows say
+    assert display.chosen == (frontier.table_[2]["mean_cost"], frontier.table_[2]["validation_quality"])
+    assert sorted(display.qualities[0]) == sorted(frontier.table_.column("validation_quality"))
+    assert display.quality_errors[1] is None
     assert display.names == ["tree", "all features", "again"]
     texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
     assert texts[-1].startswith("chosen: cost")

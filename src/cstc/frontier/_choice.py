@@ -95,7 +95,9 @@ class Choice:
         return max(0, int(np.searchsorted(costs, wanted, side="right")) - 1)
 
     def plot(self, *, mean_cost=None, quality=None, others=None, name=None, ax=None):
-        """Draw quality against cost on the validation data.
+        """Draw quality against cost, with light bars for their standard errors.
+
+        Alone, models are drawn with their `quality` in `table_`; beside others, all with what the validation rows say.
 
         Parameters
         ----------
@@ -116,15 +118,24 @@ class Choice:
         self._check_fitted()
         if others is not None and not isinstance(others, Mapping):
             raise ValueError("others must be a mapping: names, and for each a frontier or (costs, qualities)")
-        curves = {name or type(self.models_[0]).__name__: _curve(self)}
-        curves |= {other: _curve(points) for other, points in (others or {}).items()}
+        # others have not been out of fold: only the same rows compare
+        shown = "validation_quality" if others else "quality"
+        curves = {name or type(self.models_[0]).__name__: _curve(self, shown)}
+        curves |= {other: _curve(points, shown) for other, points in (others or {}).items()}
         chosen = None
         if mean_cost is not None or quality is not None:
             row = self.table_[self._choose(mean_cost, quality)]
-            chosen = row["mean_cost"], row["quality"]
-        costs, qualities = zip(*curves.values(), strict=True)
+            chosen = row["mean_cost"], row[shown]
+        costs, qualities, cost_errors, quality_errors = zip(*curves.values(), strict=True)
         return CostQualityDisplay.from_predictions(
-            costs, qualities, list(curves), ax=ax, chosen=chosen, quality_name=self.quality_name_
+            costs,
+            qualities,
+            list(curves),
+            ax=ax,
+            chosen=chosen,
+            quality_name=self.quality_name_,
+            cost_errors=cost_errors,
+            quality_errors=quality_errors,
         )
 
     def _check_fitted(self) -> None:
@@ -132,11 +143,14 @@ class Choice:
             raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet. Call 'fit' first.")
 
 
-def _curve(points: Any) -> tuple[np.ndarray, np.ndarray]:
+def _curve(points: Any, shown: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Costs, qualities, and the standard errors of both, where they are known."""
     if isinstance(points, Choice):
         points._check_fitted()
-        return points.table_.column("mean_cost"), points.table_.column("quality")
+        names = "mean_cost", shown, "mean_cost_error", f"{shown}_error"
+        cost, quality, cost_error, quality_error = (points.table_.column(name).astype(float) for name in names)
+        return cost, quality, cost_error, quality_error
     if not isinstance(points, tuple | list) or len(points) != 2:
         raise ValueError(f"others holds {points!r}; it must be a frontier, or costs and qualities: (costs, qualities)")
     costs, qualities = points
-    return np.asarray(costs, dtype=float), np.asarray(qualities, dtype=float)
+    return np.asarray(costs, dtype=float), np.asarray(qualities, dtype=float), None, None
