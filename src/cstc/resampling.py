@@ -80,9 +80,11 @@ class Resamples:
     def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Some samples at a time, and how much each row counts in them: float (n, n_samples)."""
         size = max(1, BLOCK_CELLS // len(self.unit))
+        alone = np.array_equal(self.unit, np.arange(len(self.unit_counts)))  # each row is a unit
         for start in range(0, self.n_draws, size):
             which = slice(start, min(start + size, self.n_draws))
-            yield which, self.unit_counts[self.unit, which] * self.weights[:, None]
+            counts = self.unit_counts[:, which] if alone else self.unit_counts[self.unit, which]
+            yield which, counts * self.weights[:, None]
 
     def rows(self, draw: int) -> np.ndarray:
         """The rows of a sample, each as often as it is drawn; those of a query together."""
@@ -115,9 +117,11 @@ def auc_draws(scores: np.ndarray, positive: np.ndarray, resamples: Resamples) ->
         lower = np.zeros((len(negatives) + 1, counts.shape[1]))
         np.cumsum(counts[negatives], axis=0, out=lower[1:])
         upper = counts[positives]
-        right = np.einsum("ij,ij->j", upper, lower[below]) + np.einsum("ij,ij->j", upper, lower[upto])
+        right = np.einsum("ij,ij->j", upper, lower[below])
+        if not (below == upto).all():
+            right = (right + np.einsum("ij,ij->j", upper, lower[upto])) / 2
         with np.errstate(invalid="ignore"):
-            found[which] = right / (2 * upper.sum(axis=0) * lower[-1])
+            found[which] = right / (upper.sum(axis=0) * lower[-1])
     return found
 
 

@@ -31,7 +31,7 @@ class SystemFrontier(Choice):
     models_ : list of fitted systems
     table_ : FrontierTable
         For each of `models_`: the varied parameter; mean_cost, p95_cost and max_cost of the validation rows (counting
-        "branch"); quality; nodes; items in use.
+        "branch"); quality, and the same as validation_quality; nodes; items in use; standard errors with ``_error``.
     tried_, tried_models_
         The same for all models, those that were beaten too.
     quality_name_ : str

@@ -23,7 +23,7 @@ from ..rows import Rows
 
 __all__ = ["Evidence", "Judges", "Known", "Point", "judged_point", "not_dominated", "weighed"]
 
-NOISE = 2.0  # standard errors that two qualities of the same model may lie apart
+NOISE = 3.0  # standard errors that both levels may lie apart; with 2, small sets lose rows that they need too often
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,10 +59,13 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
     Attributes
     ----------
     models_ : list of fitted estimators
-        From cheap to expensive and from bad to good: no model that another one beats in both, by validation data.
+        From cheap to expensive and from bad to good: no model that a cheaper one matches.  The full model (of the least
+        cost weight) may look worse than cheaper ones, by no more than a standard error of the difference.
     table_ : FrontierTable
         For each of `models_`: cost_weight; mean_cost, p95_cost and max_cost of the validation rows (counting "branch");
-        quality; nodes; items in use.
+        quality by validation rows and out-of-fold rows together, and validation_quality by the first alone; nodes;
+        items in use.  The standard error of a figure is in the column with ``_error`` after its name, None where it is
+        not known.
     tried_ : FrontierTable
         The same for all fits, those that were beaten too.
     tried_models_ : list of fitted estimators
@@ -75,10 +78,11 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    Validation rows only choose: they are never given to a fit.  Each fit holds out a part of its own training
-    rows for pruning, the same part for all.  Weights of validation rows weigh cost and quality; of a ranker the cost
-    only, since NDCG counts every query once.  With the paper's method, whose weak learners do not depend on the cost
-    weight, a fit starts from the solution of the next larger one.
+    Validation rows only choose: they are never given to a fit.  `Experts` is cross-fitted, so that its training rows
+    say something of its models too, out of fold; how that is weighed is in docs/frontier.md.  Each fit of another method
+    holds out a part of its own training rows for pruning, the same part for all.  Weights of validation rows weigh cost
+    and quality; of a ranker the cost only, since NDCG counts every query once.  With the paper's method, whose weak
+    learners do not depend on the cost weight, a fit starts from the solution of the next larger one.
 
     Examples
     --------
