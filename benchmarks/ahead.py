@@ -257,7 +257,7 @@ def run_ours(train: Data, validation: Data, test: Data, state: int) -> list[dict
     points = []
     for row, model in zip(frontier.tried_, frontier.tried_models_, strict=True):
         # what validation data says is in the frontier's own table, in the same measures
-        point = {"validation_quality": row["quality"], "validation_cost": row["mean_cost"]}
+        point = {"validation_quality": row["validation_quality"], "validation_cost": row["mean_cost"]}
         points.append(point | judge(model.model_, test=test))
     return points
 

@@ -98,7 +98,7 @@ def dropped(data: Data, columns: np.ndarray) -> Data:
 
 def chosen(frontier: cstc.Frontier, validation: Data) -> int:
     """The model: its number among all that were tried."""
-    qualities = [row["quality"] for row in frontier.tried_]
+    qualities = [row["validation_quality"] for row in frontier.tried_]
     constant = ahead.baseline_quality(validation)
     enough = constant + LIFT * (max(qualities) - constant)
     good = [number for number, quality in enumerate(qualities) if quality >= enough]
@@ -113,7 +113,7 @@ def best_of(frontier: cstc.Frontier, numbers: list[int], test: Data) -> dict:
     """How the model that validation data prefers does on test data; that is the constant where there is none."""
     if not numbers:
         return {"quality": ahead.baseline_quality(test), "cost": 0.0, "model": None}
-    best = max(numbers, key=lambda number: frontier.tried_[number]["quality"])
+    best = max(numbers, key=lambda number: frontier.tried_[number]["validation_quality"])
     return judged(test, *frontier.tried_models_[best].model_.decision_and_cost(test.X)) | {"model": best}
 
 

@@ -180,7 +180,7 @@ def models() -> tuple[lightgbm.Booster, CSTCClassifier, CSTCClassifier]:
     full = CSTCClassifier(**SMALL | {"cost_weight": 0.0}).fit(X, y)
     found = Frontier(CSTCClassifier(**SMALL), n_weights=10).fit(X, y, X_val=X_test[:5000], y_val=y_test[:5000])
     best = found.table_.column("quality").max()
-    return plain_fit(X, y), full, found.best(quality=0.5 + 0.98 * (best - 0.5))
+    return plain_fit(X, y), full, found.best(quality=0.5 + 0.98 * (best - 0.5), paired=False)
 
 
 def predict() -> Iterator[Line]:

@@ -147,6 +147,18 @@ def test_sets_are_put_together_once_and_leave_blocks_as_they_are():
     assert [block.num_feature() for block in blocks._binned] == widths
 
 
+def test_a_set_that_cuts_blocks_has_all_its_columns():
+    """Such as the features that are left when a source is down: nobody knew of them when blocks were made."""
+    rows, boosting = make_rows(), make_boosting()
+    for unexpected in (np.array([1, 6]), np.array([0, 2, 3])):
+        data, order = blocks_of(SETS, rows=rows).together(unexpected)
+        assert sorted(order.tolist()) == unexpected.tolist()
+        anew = binned_anew(boosting, rows, order)
+        assert data.num_feature() == len(unexpected)
+        trees = [lightgbm.train(boosting.on(order).parameters(N) | SHARED_BINS, each, 3) for each in (data, anew)]
+        assert_same_trees(*trees)
+
+
 def test_targets_weights_and_starting_scores_come_along():
     rows = make_rows()
     boosting = make_boosting(constant=np.array([0.25]))

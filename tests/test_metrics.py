@@ -1,4 +1,4 @@
-"""NDCG against scikit-learn, ties included; summaries of cost; what models are compared by."""
+"""NDCG against scikit-learn, ties included; summaries of cost; what models are compared by; a scorer with costs."""
 
 from functools import cache
 
@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
 from sklearn.metrics import log_loss, make_scorer, ndcg_score, r2_score, roc_auc_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import reference
 from builders import PROPERTY
-from cstc import CSTCClassifier, CSTCRanker, CSTCRegressor, Exact
-from cstc.metrics import cost_summary, ndcg, quality_of
+from cstc import CSTCClassifier, CSTCRanker, CSTCRegressor, Exact, Experts
+from cstc.metrics import cost_summary, make_cost_scorer, ndcg, quality_of
 from cstc.rows import Rows
 
 
@@ -183,3 +189,124 @@ def test_a_function_of_the_user_is_given_the_queries_of_a_ranking():
     regressor, values = fitted(CSTCRegressor)
     quality_of(own, regressor)[1](regressor, Rows(values.X, values.y), None)
     assert told == {}
+
+
+# -- a scorer that knows costs ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def routing():
+    with config_context(enable_metadata_routing=True):
+        yield
+
+
+def searched(n=300):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 3))
+    return X, X @ [1.0, 1.0, 1.0] + 0.1 * rng.normal(size=n)
+
+
+QUICK = {"costs": [1.0, 10.0, 100.0], "n_weak_learners": 15, "random_state": 0, "n_jobs": 1}
+QUICK["method"] = Experts(folds=2, fallbacks=False)
+
+
+@pytest.mark.parametrize("kind", [CSTCRegressor, CSTCClassifier, CSTCRanker])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_cost_scorer_weighs_quality_and_mean_cost(kind, weighted):
+    model, rows = fitted(kind)
+    weights = rows.weights if weighted else None
+    queries = {"qid": rows.qid} if kind is CSTCRanker else {}
+    quality = quality_of(None, model)[1](model, Rows(rows.X, rows.y, weights, rows.qid))
+    cost = float(np.average(model.predict_cost(rows.X), weights=weights))
+    assert 0 < cost
+    scored = make_cost_scorer(cost_weight=0.3)(model, rows.X, rows.y, weights, **queries)
+    assert scored == pytest.approx(quality - 0.3 * cost)
+    scored = make_cost_scorer(mean_cost=cost)(model, rows.X, rows.y, sample_weight=weights, **queries)
+    assert scored == pytest.approx(quality)
+    scored = make_cost_scorer(mean_cost=cost - 0.25)(model, rows.X, rows.y, weights, **queries)
+    assert scored == pytest.approx(-1e6 - 0.25, abs=1e-8)
+
+
+def test_a_cost_scorer_takes_any_quality():
+    model, rows = fitted(CSTCClassifier)
+    cost = model.predict_cost(rows.X).mean()
+    expected = -log_loss(rows.y, model.predict_proba(rows.X))
+    assert make_cost_scorer("neg_log_loss", cost_weight=0.1)(model, rows.X, rows.y) == pytest.approx(
+        expected - 0.1 * cost
+    )
+    awful = make_cost_scorer(lambda model, X, y: -1e12, mean_cost=1e9)
+    assert awful(model, rows.X, rows.y) == -1e6  # still above all that is too expensive
+
+
+def test_a_search_by_cost():
+    X, y = searched()
+    weights = {"cost_weight": [1.0, 0.03, 0.0]}
+    found = {}
+    for scorer in (make_cost_scorer(mean_cost=20), make_cost_scorer(cost_weight=1e-9), make_cost_scorer(mean_cost=0.5)):
+        search = GridSearchCV(CSTCRegressor(**QUICK), weights, scoring=scorer, cv=2).fit(X, y)
+        found[str(scorer)] = search.best_params_["cost_weight"]
+        assert (search.cv_results_["mean_test_score"] <= 1).all()
+    assert list(found.values()) == [0.03, 0.0, 1.0]
+    tight = make_cost_scorer(mean_cost=2)
+    only = GridSearchCV(CSTCRegressor(**QUICK), {"cost_weight": [0.0, 0.03]}, scoring=tight, cv=2)
+    assert only.fit(X, y).best_params_["cost_weight"] == 0.03  # nothing is within it: what is nearest
+    assert only.best_score_ < -1e6
+    assert clone(only).scoring.mean_cost == 2
+
+
+def test_a_cost_scorer_in_a_pipeline():
+    X, y = searched()
+    scorer = make_cost_scorer(cost_weight=0.001)
+    piped = make_pipeline(StandardScaler(), CSTCRegressor(cost_weight=0.03, **QUICK)).fit(X, y)
+    alone = piped[-1]
+    assert scorer(piped, X, y) == scorer(alone, piped[0].transform(X), y)
+    assert scorer(make_pipeline(alone), X, y) == scorer(alone, X, y)
+    own = make_cost_scorer(lambda model, X, y: float(model is piped), cost_weight=0.0)
+    assert own(piped, X, y) == 1.0  # a function of the user sees what it would see without costs
+    scores = cross_val_score(piped, X, y, scoring=scorer, cv=2)
+    assert (scores > 0.3).all()
+
+
+def test_a_cost_scorer_of_rankings_is_told_the_queries(routing):
+    X, y = searched()
+    y, qid = np.clip(np.round(y), 0, 4), np.repeat(np.arange(30), 10)
+    scorer = make_cost_scorer(cost_weight=0.001).set_score_request(qid=True)
+    ranker = CSTCRanker(**QUICK).set_fit_request(qid=True)
+    search = GridSearchCV(ranker, {"cost_weight": [1.0, 0.01]}, scoring=scorer, cv=GroupKFold(2))
+    search.fit(X, y, qid=qid, groups=qid)
+    train, test = next(GroupKFold(2).split(X, y, qid))
+    model = CSTCRanker(cost_weight=0.01, **QUICK).fit(X[train], y[train], qid=qid[train])
+    expected = model.score(X[test], y[test], qid=qid[test]) - 0.001 * model.predict_cost(X[test]).mean()
+    assert search.cv_results_["split0_test_score"][1] == pytest.approx(expected)
+    weighted = make_cost_scorer(cost_weight=0.001).set_score_request(sample_weight=True)
+    regressor = CSTCRegressor(cost_weight=0.03, **QUICK).set_fit_request(sample_weight=True)
+    given = {"sample_weight": np.linspace(0.1, 2, 300)}
+    plain = cross_val_score(regressor, X, y, scoring=make_cost_scorer(cost_weight=0.001), cv=2)
+    assert (cross_val_score(regressor, X, y, scoring=weighted, cv=2, params=given) != plain).any()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "give either cost_weight= or mean_cost="),
+        ({"cost_weight": 1, "mean_cost": 1}, "give either cost_weight= or mean_cost="),
+        ({"cost_weight": -1}, "cost_weight is -1; it must be a finite number, 0 or more"),
+        ({"mean_cost": "40"}, "mean_cost is '40'; it must be a finite number, 0 or more"),
+        ({"mean_cost": np.nan}, "mean_cost is nan"),
+        ({"quality": 3, "mean_cost": 1}, "quality is 3; give None, a name of scikit-learn's scorers or a function"),
+        ({"quality": "best", "mean_cost": 1}, "'best'"),
+    ],
+)
+def test_a_cost_scorer_refuses(options, message):
+    with pytest.raises(ValueError, match=message):
+        make_cost_scorer(**options)
+
+
+def test_a_cost_scorer_refuses_what_has_no_costs_or_no_queries():
+    X, y = searched()
+    for stranger in (LinearRegression(), make_pipeline(StandardScaler(), LinearRegression())):
+        with pytest.raises(ValueError, match="LinearRegression has no costs to know of; give an estimator of cstc"):
+            make_cost_scorer(cost_weight=1)(stranger.fit(X, y), X, y)
+    model, rows = fitted(CSTCRanker)
+    with pytest.raises(ValueError, match=r"judged by its queries, .*set_score_request\(qid=True\)"):
+        make_cost_scorer(cost_weight=1)(model, rows.X, rows.y)

@@ -33,6 +33,7 @@ class ColumnBlocks:
     """
 
     def __init__(self, make: Callable[[np.ndarray], lightgbm.Dataset], sets: Sequence[np.ndarray], n_jobs: int | None):
+        self._make = make
         columns = np.unique(np.concatenate([*sets, np.zeros(0, dtype=int)]))
         belongs = np.array([np.isin(columns, each) for each in sets]).reshape(len(sets), len(columns))
         _, block = np.unique(belongs, axis=1, return_inverse=True)
@@ -43,13 +44,19 @@ class ColumnBlocks:
         self._lock = threading.Lock()
 
     def together(self, columns: np.ndarray) -> tuple[lightgbm.Dataset, np.ndarray]:
-        """The data set of one of the sets, and its columns in the order in which they stand there."""
+        """The data set of some columns, and these in the order in which they stand there.
+
+        Columns of a set that was not expected, and that cuts a block, are binned for it alone.
+        """
         key = columns.tobytes()
         with self._lock:
             if key not in self._together:
                 at = [number for number, own in enumerate(self._columns) if np.isin(own, columns).all()]
-                binned = _side_by_side([self._binned[number] for number in at])
-                self._together[key] = binned, np.concatenate([self._columns[number] for number in at])
+                blocks, order = [self._binned[number] for number in at], [self._columns[number] for number in at]
+                rest = np.setdiff1d(columns, np.concatenate([*order, np.zeros(0, dtype=int)]))
+                if len(rest):
+                    blocks, order = [*blocks, _bin(self._make, rest)], [*order, rest]
+                self._together[key] = _side_by_side(blocks), np.concatenate(order)
             return self._together[key]
 
 

@@ -53,10 +53,15 @@ class Records:
 
     def _lines(self) -> list[list[str]]:
         """The heads of the columns, then the rows, as text."""
-        names = list(self.rows[0]) if self.rows else []
-        return [[self._head(name) for name in names]] + [
-            [self._shown(name, row[name]) for name in names] for row in self.rows
-        ]
+        names = self._columns()
+        return [[self._head(name) for name in names]] + [[self._cell(name, row) for name in names] for row in self.rows]
+
+    def _columns(self) -> list[str]:
+        """The columns that are shown."""
+        return list(self.rows[0]) if self.rows else []
+
+    def _cell(self, name: str, row: dict[str, Any]) -> str:
+        return self._shown(name, row[name])
 
     def _repr_html_(self) -> str:
         heads, *rows = self._lines()

@@ -105,7 +105,8 @@ def test_frontier_goes_from_free_to_good(frontiers, name):
         assert frontier.table_[0]["mean_cost"] == 0
     assert frontier.table_[-1]["quality"] > 0.8
     assert frontier.best(mean_cost=1e9) is frontier.models_[-1]
-    assert frontier.best(quality=frontier.table_[1]["quality"]) is frontier.models_[1]
+    assert frontier.best(quality=frontier.table_[1]["quality"], paired=False) is frontier.models_[1]
+    assert frontier.best(quality=frontier.table_[-1]["quality"]) is frontier.models_[-1]
 
 
 def test_frontiers_are_drawn_beside_ours(frontiers):

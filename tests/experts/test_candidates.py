@@ -1,6 +1,7 @@
 """The models that compete: their names, what they are expected to lose and cost, and which of them is taken."""
 
 import functools
+import json
 import math
 from dataclasses import replace
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from cstc.experts.chain import Chains
 from cstc.experts.expert import Expert, constant_expert
 from cstc.experts.gates import induce
 from cstc.experts.lazy import LazyExpert
+from cstc.method import OutOfFold
 from cstc.model import TreePool
 from cstc.model.build import Score
 from experts.cases import OWN_PRICES, PRICES, dear_for_some, make_chain, own_features, resolved
@@ -124,6 +126,42 @@ def test_cost_and_loss_are_those_of_new_rows(world):
     # at each row of a chain, a stage is charged for what its expert lacks at all rows: with gates that is too much
     gated = len(model.loss_history_[0]) > 2 and model.model_.shape.n_nodes > 1
     assert taken(model).expected_loss == pytest.approx(risk + cost_weight * cost, rel=0.25 if gated else 0.1)
+
+
+@each_world
+def test_out_of_fold_rows_are_answered_as_new_rows_are(world):
+    """Where each of them stops, and with what: about the loss of new rows, which all members answer together."""
+    model, (data, n, *_) = fitted(world), WORLDS[world]
+    _, X, y, _ = data("regression", n)
+    unseen = model._out_of_fold
+    np.testing.assert_array_equal(unseen.rows, np.arange(n))
+    assert unseen.margins.shape == (n, 1)
+    lost, taught = np.mean((unseen.margins[:, 0] - y) ** 2), np.mean((model.predict(X) - y) ** 2)
+    _, X, y, _ = data("regression", 4000, seed=8)
+    new = np.mean((model.predict(X) - y) ** 2)
+    assert lost == pytest.approx(new, rel=0.25)
+    assert lost > taught
+
+
+@pytest.mark.parametrize("world", ["a chain", "branches", "a lazy end"])
+def test_out_of_fold_margins_are_those_of_the_expert_where_a_row_stops(world, monkeypatch):
+    seen = []
+    told = Nodes.out_of_fold
+    monkeypatch.setattr(Nodes, "out_of_fold", lambda nodes: seen.append(nodes) or told(nodes))
+    model = fitted.__wrapped__(world, scale=10.0)
+    (nodes,) = seen
+    assert len(np.unique(nodes.stops)) > 1 or world == "a lazy end"
+    found = dict(zip(model._out_of_fold.rows.tolist(), model._out_of_fold.margins[:, 0], strict=True))
+    y = 10.0 * WORLDS[world][0]("regression", WORLDS[world][1])[2]
+    for row, node in zip(nodes.at.tolist(), nodes.stops.tolist(), strict=True):
+        own = nodes.rows[node]
+        place = row if own is None else own.tolist().index(row)
+        margin = nodes.experts[node].margins[place, 0] * y.std() + y.mean()
+        assert found[row] == pytest.approx(margin, rel=1e-5, abs=1e-5)
+    assert (np.diff(model._out_of_fold.rows) > 0).all()
+    again = OutOfFold.from_json(json.loads(json.dumps(model._out_of_fold.to_json())))
+    np.testing.assert_array_equal(again.rows, model._out_of_fold.rows)
+    np.testing.assert_array_equal(again.margins, model._out_of_fold.margins)
 
 
 def test_where_trees_have_a_price_they_are_part_of_the_cost():

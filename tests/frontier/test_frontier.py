@@ -112,7 +112,13 @@ def test_sorted_and_not_dominated(fitted, task):
     costs, qualities = frontier.table_.column("mean_cost"), frontier.table_.column("quality")
     assert len(frontier.models_) == len(frontier.table_) >= 3
     assert (np.diff(costs) > 0).all()
-    assert (np.diff(qualities) > 0).all()
+    is_full = frontier.table_.column("cost_weight") == 0
+    assert (np.diff(qualities[~is_full]) > 0).all()
+    # the full model may look worse than a cheaper one, by no more than a standard error of the difference
+    assert is_full.sum() == 1
+    lacks, errors = frontier._evidence.shortfalls()
+    assert is_full[frontier._evidence.best]
+    assert (lacks + errors >= 0).all()
     for row in frontier.tried_:  # each that was left out is beaten, or matched at no more cost
         assert any(
             kept["mean_cost"] <= row["mean_cost"] and kept["quality"] >= row["quality"] for kept in frontier.table_
@@ -132,7 +138,7 @@ def test_table_says_what_the_models_do(fitted, task):
             "classifier": lambda m: roc_auc_score(y_val, m.predict_proba(X_val)[:, 1]),
             "ranker": lambda m: ndcg(y_val, m.predict(X_val), qid_val),
         }[task](model)
-        assert row["quality"] == pytest.approx(expected)
+        assert row["validation_quality"] == pytest.approx(expected)
         assert row["nodes"] == model.model_.shape.n_nodes
         assert row["items"] >= model.model_.bought_items(X_val).any(axis=0).sum()
     assert frontier.quality_name_ == {"regressor": "R²", "classifier": "AUC", "ranker": "NDCG@5"}[task]
@@ -143,9 +149,16 @@ def test_table_as_text_and_frame(fitted):
     lines = repr(table).splitlines()
     assert len(lines) == len(table) + 1
     assert "mean cost" in lines[0]
-    assert "R²" in lines[0]
+    assert "  validation R²  " in lines[0]
+    last = table[-1]
+    assert f"{last['mean_cost']:.2f} ± {last['mean_cost_error']:.2f}" in lines[-1]
+    assert f"{last['quality']:.4f} ± {last['quality_error']:.4f}" in lines[-1]
+    assert f"{last['quality']:.4f} ± {last['quality_error']:.4f}" in table._repr_html_()
+    assert "error" not in table._repr_html_()
     frame = table.to_pandas()
-    assert list(frame) == ["cost_weight", "mean_cost", "p95_cost", "max_cost", "quality", "nodes", "items"]
+    figures = ["mean_cost", "p95_cost", "max_cost", "quality", "validation_quality"]
+    both = [name for figure in figures for name in (figure, f"{figure}_error")]
+    assert list(frame) == ["cost_weight", *both, "nodes", "items"]
     assert [dict(row) for _, row in frame.iterrows()] == table.rows
 
 
@@ -154,7 +167,7 @@ def test_more_classes_are_judged_by_their_mean_auc():
     frontier = Frontier(CSTCClassifier(costs=PRICES, **QUICK), cost_weights=[0.01])
     frontier.fit(X[:300], y[:300], X_val=X[300:], y_val=y[300:])
     expected = roc_auc_score(y[300:], frontier.models_[-1].predict_proba(X[300:]), multi_class="ovr", average="macro")
-    assert frontier.table_[-1]["quality"] == pytest.approx(expected)
+    assert frontier.table_[-1]["validation_quality"] == pytest.approx(expected)
 
 
 def test_nothing_worth_buying_and_nothing_to_pay():
@@ -190,14 +203,15 @@ def test_best_for_a_budget_and_for_a_quality(fitted):
     table = frontier.table_
     for at, row in enumerate(table):
         assert frontier.best(mean_cost=row["mean_cost"]) is frontier.models_[at]
-        assert frontier.best(quality=row["quality"]) is frontier.models_[at]
+        if row["cost_weight"] > 0:  # the full model is no better than the one before it
+            assert frontier.best(quality=row["quality"], paired=False) is frontier.models_[at]
     assert frontier.best(mean_cost=1e9) is frontier.models_[-1]
     between = (table[1]["mean_cost"] + table[2]["mean_cost"]) / 2
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a hole between them, if there is one: test_budgets has that
         assert frontier.best(mean_cost=between) is frontier.models_[1]
     between = (table[1]["quality"] + table[2]["quality"]) / 2
-    assert frontier.best(quality=between) is frontier.models_[2]
+    assert frontier.best(quality=between, paired=False) is frontier.models_[2]
 
 
 def test_best_warns_when_it_cannot_give_what_is_asked(fitted):
@@ -206,7 +220,7 @@ def test_best_warns_when_it_cannot_give_what_is_asked(fitted):
         model = frontier.best(mean_cost=0.01)
     assert model is frontier.models_[0]
     assert model.mean_cost_ == 0.0
-    with pytest.warns(UserWarning, match=r"no model has R² 2 or more on the validation data; this is the best one"):
+    with pytest.warns(UserWarning, match=r"no model has R² 2 or more; this is the best one"):
         assert frontier.best(quality=2) is frontier.models_[-1]
 
 
@@ -223,6 +237,8 @@ def test_best_warns_when_it_cannot_give_what_is_asked(fitted):
         ({"mean_cost": -1}, "0 or more"),
         ({"mean_cost": "much"}, "give a number"),
         ({"quality": float("nan")}, "give a number"),
+        ({"quality": 0.1, "paired": "yes"}, "paired is 'yes'; it must be True or False"),
+        ({"mean_cost": 1, "paired": False}, "paired=False belongs to quality="),
     ],
 )
 def test_best_refuses(fitted, wanted, message):
@@ -348,7 +364,7 @@ def test_tried_models_are_those_of_the_table(fitted):
     assert len(frontier.tried_models_) == len(frontier.tried_) >= len(frontier.models_)
     for model, row in zip(frontier.tried_models_, frontier.tried_, strict=True):
         assert model.cost_weight == row["cost_weight"]
-        assert model.score(X, y) == pytest.approx(row["quality"])
+        assert model.score(X, y) == pytest.approx(row["validation_quality"])
 
 
 def test_rows_that_choose_teach_nothing():
@@ -408,7 +424,7 @@ def test_weights_of_rows():
     )
     again = np.repeat(np.arange(300, 400), twice.astype(int))
     repeated = Frontier(estimator, cost_weights=[0.02]).fit(X[:300], y[:300], X_val=X[again], y_val=y[again])
-    for name in ("mean_cost", "quality"):
+    for name in ("mean_cost", "validation_quality"):
         np.testing.assert_allclose(weighted.table_.column(name), repeated.table_.column(name))
     sampled = Frontier(estimator, cost_weights=[0.02]).fit(X, y, sample_weight=np.arange(400.0))
     assert len(sampled.table_) == 2
@@ -482,10 +498,16 @@ def test_plot(fitted):
     display = frontier.plot()
     assert len(display.ax_.lines) == 1
     assert display.ax_.get_ylabel() == "R²"
+    assert display.qualities[0].tolist() == frontier.table_.column("quality").tolist()
+    assert display.quality_errors[0].tolist() == frontier.table_.column("quality_error").tolist()
+    assert display.cost_errors[0].tolist() == frontier.table_.column("mean_cost_error").tolist()
     others = {"all features": (63.0, 0.9), "again": frontier}
     budget = frontier.table_[2]["mean_cost"] + 1e-6
     display = frontier.plot(mean_cost=budget, others=others, name="tree")
-    assert display.chosen == (frontier.table_[2]["mean_cost"], frontier.table_[2]["quality"])
+    # beside others all are drawn by what the same rows say
+    assert display.chosen == (frontier.table_[2]["mean_cost"], frontier.table_[2]["validation_quality"])
+    assert sorted(display.qualities[0]) == sorted(frontier.table_.column("validation_quality"))
+    assert display.quality_errors[1] is None
     assert display.names == ["tree", "all features", "again"]
     texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
     assert texts[-1].startswith("chosen: cost")
@@ -750,7 +772,7 @@ def test_folders_that_are_no_checkpoint(tmp_path, finished):
     with pytest.raises(ValueError, match="is damaged"):
         two(checkpoint=copy)
     (copy / "settings.json").write_text(json.dumps({"format": "cstc-checkpoint", "version": 99}))
-    with pytest.raises(ValueError, match="version is 3 here and 99 in the checkpoint"):
+    with pytest.raises(ValueError, match="version is 4 here and 99 in the checkpoint"):
         two(checkpoint=copy)
 
 

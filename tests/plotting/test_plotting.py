@@ -293,6 +293,33 @@ def test_curves_must_fit_together():
         CostQualityDisplay.from_predictions([[1], [2]], [[1]], ["tree"])
     with pytest.raises(ValueError, match=r"'tree' has costs of shape \(2,\) and qualities of shape \(1,\)"):
         CostQualityDisplay.from_predictions([[1, 2]], [[1]], ["tree"])
+    points = [[1, 2]], [[0.1, 0.2]], ["tree"]
+    with pytest.raises(ValueError, match="quality_errors has 2 entries for 1 curves"):
+        CostQualityDisplay.from_predictions(*points, quality_errors=[[0.1, 0.1], None])
+    with pytest.raises(ValueError, match=r"'tree' has cost_errors of shape \(1,\) and 2 points"):
+        CostQualityDisplay.from_predictions(*points, cost_errors=[[0.1]])
+    with pytest.raises(ValueError, match="'tree' has quality_errors below 0"):
+        CostQualityDisplay.from_predictions(*points, quality_errors=[[0.1, -0.1]])
+
+
+def test_standard_errors_are_light_bars_in_the_order_of_the_points():
+    display = CostQualityDisplay.from_predictions(
+        [[5, 2], [9]],
+        [[0.8, 0.7], [0.9]],
+        ["tree", "all features"],
+        cost_errors=[[0.5, 0.2], None],
+        quality_errors=[[0.08, None], None],
+    )
+    assert len(display.ax_.lines) == 2  # bars are no curves
+    assert display.cost_errors[0].tolist() == [0.2, 0.5]
+    assert display.cost_errors[1] is None
+    across, up = display.ax_.collections
+    assert np.array(across.get_segments())[:, :, 0].tolist() == [[1.8, 2.2], [4.5, 5.5]]
+    unknown, known = up.get_segments()
+    assert known[:, 1].tolist() == pytest.approx([0.72, 0.88])
+    assert len(unknown) == 0
+    assert across.get_alpha() < 0.5
+    assert matplotlib.colors.to_hex(across.get_color()[0]).lower() == display.ax_.lines[0].get_color().lower()
 
 
 # ------------------------------------------------------------------------------------ the library

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from numbers import Integral
 from typing import Any
 
@@ -13,8 +14,9 @@ from ..boosting import work_of
 from ..estimators._base import watched
 from ..frontier import FrontierTable
 from ..frontier._choice import Choice
-from ..frontier._fits import Point, judged_point, tell_of
-from ..frontier._grid import not_dominated, search
+from ..frontier._evidence import Evidence, Judges, Point, judged_point, not_dominated
+from ..frontier._fits import tell_of
+from ..frontier._grid import search
 from ..metrics import Quality, quality_of
 from ..parallel import apart
 from ..progress import Progress
@@ -31,7 +33,7 @@ class SystemFrontier(Choice):
     models_ : list of fitted systems
     table_ : FrontierTable
         For each of `models_`: the varied parameter; mean_cost, p95_cost and max_cost of the validation rows (counting
-        "branch"); quality; nodes; items in use.
+        "branch"); quality, and the same as validation_quality; nodes; items in use; standard errors with ``_error``.
     tried_, tried_models_
         The same for all models, those that were beaten too.
     quality_name_ : str
@@ -44,6 +46,7 @@ class SystemFrontier(Choice):
         self._judges = judges
         points = sorted(points, key=lambda point: (point.cost, -point.quality))
         chosen = not_dominated(points)
+        self._evidence = Evidence.of(chosen)
         self.models_ = [point.model for point in chosen]
         self.table_ = FrontierTable([point.row for point in chosen], quality_name)
         self.tried_ = FrontierTable([point.row for point in points], quality_name)
@@ -89,8 +92,12 @@ class _Models:
 
     def _judge(self, model: Any, value: Any) -> Point:
         rows = self.validation
-        costs = model.predict_cost(rows.X, qid=rows.qid)
-        return judged_point(model, self.system._varied, value, costs, self.quality(model, rows, None), rows)
+        margins, costs = model.decision_function(rows.X, qid=rows.qid), model.predict_cost(rows.X, qid=rows.qid)
+        return judged_point(model, self.system._varied, value, margins[:, None], costs, self._judges)
+
+    @cached_property
+    def _judges(self) -> Judges:
+        return Judges.of(self.validation, self.quality, self.setting.boosting.random_state)
 
     def risk(self) -> float:
         """Mean risk of the constant prediction on the training rows, in the units of the target."""

@@ -1,10 +1,10 @@
 """The trade-off between cost and quality: models from free to full, and the one for a budget.
 
 Nobody thinks in ``cost_weight`` (the paper's lambda).  A frontier fits models along it, throws away those that
-another one beats in both cost and quality on validation data, and answers "what do I get for 40?".
+another one beats in both cost and quality, and answers "what do I get for 40?".
 
-`_frontier` is the estimator, `_path` fits models along the cost weight, `_choice` chooses from them, `_table` shows
-them, and `_identity` says which checkpoint belongs to which fit.
+`_frontier` is the estimator, `_fits` fits models along the cost weights of `_grid`, `_evidence` says what is known of
+them, `_choice` chooses from them, `_table` shows them, and `_identity` says which checkpoint belongs to which fit.
 """
 
 from ._frontier import Frontier

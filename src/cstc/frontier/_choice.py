@@ -12,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 from ..costs import counted, span
 from ..rows import Rows
 from ._budgets import asked_for, by_percentile, hole_in, within_limit
+from ._evidence import Evidence
 from ._table import FrontierTable
 
 __all__ = ["Choice"]
@@ -27,6 +28,7 @@ class Choice:
     quality_name_: str
     _judges: Rows  # the rows that choose, as the user gave them
     _refines = False  # whether more models can be fitted where there is a hole
+    _evidence: Evidence
 
     def _summary(self) -> str:
         """What the models are and where they lie, in one short line."""
@@ -38,8 +40,8 @@ class Choice:
             f"{span(quality[0], quality[-1], '.4f')}>"
         )
 
-    def best(self, *, mean_cost=None, p95_cost=None, max_cost=None, quality=None):
-        """The best model for a budget, or the cheapest one for a quality, by validation data.
+    def best(self, *, mean_cost=None, p95_cost=None, max_cost=None, quality=None, paired=True):
+        """The best model for a budget, or the cheapest one for a quality, by all rows that did not teach.
 
         Parameters
         ----------
@@ -54,6 +56,10 @@ class Choice:
             returned with this limit (`with_limit`), which it keeps wherever it is used.
         quality : float, optional
             The least quality.  If no model reaches it, the answer is the best one, with a warning.
+        paired : bool, default=True
+            With `quality`: whether a cheaper model must be surely good enough.  What it lacks of the best model on the
+            same rows, plus one standard error of that difference, must be no more than what the best one has to spare.
+            With False, its quality in `table_` decides alone.
 
         Returns
         -------
@@ -62,27 +68,32 @@ class Choice:
         self._check_fitted()
         asked = {"mean_cost": mean_cost, "p95_cost": p95_cost, "max_cost": max_cost, "quality": quality}
         name, wanted = asked_for(asked)
+        if not isinstance(paired, bool | np.bool_):
+            raise ValueError(f"paired is {paired!r}; it must be True or False")
+        if name != "quality" and not paired:
+            raise ValueError("paired=False belongs to quality=; a budget is chosen by cost alone: leave it out")
         if name == "max_cost":
             return within_limit(self, wanted)[0]
         if name == "p95_cost":
             return self.tried_models_[by_percentile(self, wanted)]
-        return self.models_[self._choose(name, wanted)]
+        return self.models_[self._choose(name, wanted, bool(paired))]
 
     def _judge(self, model) -> tuple[np.ndarray, float]:
         """What the rows that choose pay with a model, and its quality there."""
         raise NotImplementedError
 
-    def _choose(self, name: str, wanted: float) -> int:
-        costs, qualities = self.table_.column("mean_cost"), self.table_.column("quality")
+    def _choose(self, name: str, wanted: float, paired: bool = True) -> int:
         if name == "quality":
-            at = int(np.searchsorted(qualities, wanted))  # both columns rise
-            if at == len(qualities):
+            at = self._evidence.cheapest(wanted, paired=paired)
+            if at is None:
+                at = self._evidence.best
                 warnings.warn(
-                    f"no model has {self.quality_name_} {wanted:g} or more on the validation data; "
-                    f"this is the best one, with {qualities[-1]:.4g}",
+                    f"no model has {self.quality_name_} {wanted:g} or more; "
+                    f"this is the best one, with {self.table_[at]['quality']:.4g}",
                     stacklevel=3,
                 )
-            return min(at, len(qualities) - 1)
+            return at
+        costs = self.table_.column("mean_cost")
         paid = costs[costs > 0]
         at = max(0, int(np.searchsorted(costs, wanted, side="right")) - 1)
         hole = hole_in(costs, at, wanted) if self._refines else ""
@@ -103,7 +114,9 @@ class Choice:
         return at
 
     def plot(self, *, mean_cost=None, p95_cost=None, max_cost=None, quality=None, others=None, name=None, ax=None):
-        """Draw quality against cost on the validation data.
+        """Draw quality against cost, with light bars for their standard errors.
+
+        Alone, models are drawn with their `quality` in `table_`; beside others, all with what the validation rows say.
 
         Parameters
         ----------
@@ -124,8 +137,10 @@ class Choice:
         self._check_fitted()
         if others is not None and not isinstance(others, Mapping):
             raise ValueError("others must be a mapping: names, and for each a frontier or (costs, qualities)")
-        curves = {name or type(self.models_[0]).__name__: _curve(self)}
-        curves |= {other: _curve(points) for other, points in (others or {}).items()}
+        # others have not been out of fold: only the same rows compare
+        shown = "validation_quality" if others else "quality"
+        curves = {name or type(self.models_[0]).__name__: _curve(self, shown)}
+        curves |= {other: _curve(points, shown) for other, points in (others or {}).items()}
         chosen = None
         asked = {"mean_cost": mean_cost, "p95_cost": p95_cost, "max_cost": max_cost, "quality": quality}
         if any(value is not None for value in asked.values()):
@@ -137,10 +152,17 @@ class Choice:
                     row = self.tried_[by_percentile(self, wanted)]
                 else:
                     row = self.table_[self._choose(wanted_name, wanted)]
-                chosen = row["mean_cost"], row["quality"]
-        costs, qualities = zip(*curves.values(), strict=True)
+                chosen = row["mean_cost"], row[shown]
+        costs, qualities, cost_errors, quality_errors = zip(*curves.values(), strict=True)
         return CostQualityDisplay.from_predictions(
-            costs, qualities, list(curves), ax=ax, chosen=chosen, quality_name=self.quality_name_
+            costs,
+            qualities,
+            list(curves),
+            ax=ax,
+            chosen=chosen,
+            quality_name=self.quality_name_,
+            cost_errors=cost_errors,
+            quality_errors=quality_errors,
         )
 
     def _check_fitted(self) -> None:
@@ -148,11 +170,14 @@ class Choice:
             raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet. Call 'fit' first.")
 
 
-def _curve(points: Any) -> tuple[np.ndarray, np.ndarray]:
+def _curve(points: Any, shown: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Costs, qualities, and the standard errors of both, where they are known."""
     if isinstance(points, Choice):
         points._check_fitted()
-        return points.table_.column("mean_cost"), points.table_.column("quality")
+        names = "mean_cost", shown, "mean_cost_error", f"{shown}_error"
+        cost, quality, cost_error, quality_error = (points.table_.column(name).astype(float) for name in names)
+        return cost, quality, cost_error, quality_error
     if not isinstance(points, tuple | list) or len(points) != 2:
         raise ValueError(f"others holds {points!r}; it must be a frontier, or costs and qualities: (costs, qualities)")
     costs, qualities = points
-    return np.asarray(costs, dtype=float), np.asarray(qualities, dtype=float)
+    return np.asarray(costs, dtype=float), np.asarray(qualities, dtype=float), None, None

@@ -8,55 +8,24 @@ and `Exact` the columns of ``Phi``.  A fit of `Paper` also starts from the solut
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
 from ..losses import ErrorLoss
-from ..metrics import cost_summary
+from ..method import OutOfFold
+from ..metrics import Quality
 from ..progress import Progress
 from ..rows import Rows
 from ._checkpoint import Checkpoint
+from ._evidence import Judges, Known, Point, judged_point
 
-__all__ = ["Fits", "Point", "judged_point", "tell_of"]
+__all__ = ["Fits", "tell_of"]
 
 NEAR = 8.0  # a solution for a cost weight up to so many times as large is a good start
-
-
-@dataclass(frozen=True, eq=False)
-class Point:
-    """A fitted model and what validation data says of it."""
-
-    model: Any
-    row: dict[str, Any]
-
-    @property
-    def cost_weight(self) -> float:
-        return self.row["cost_weight"]
-
-    @property
-    def cost(self) -> float:
-        return self.row["mean_cost"]
-
-    @property
-    def quality(self) -> float:
-        return self.row["quality"]
-
-    @property
-    def is_free(self) -> bool:
-        return self.model.mean_cost_ == 0.0 and self.row["max_cost"] == 0.0
-
-
-def judged_point(model: Any, varied: str, value: Any, costs: np.ndarray, quality: float, rows: Rows) -> Point:
-    """A model with what the rows that choose say of it, by the value of the parameter that is varied."""
-    if not np.isfinite(quality):
-        raise ValueError(f"the quality of the model with {varied}={_shown(value)} is {quality}")
-    row = {varied: value} | {f"{name}_cost": cost for name, cost in cost_summary(costs, rows.weights).items()}
-    items = int(model.model_.terminal_items().any(axis=0).sum())
-    return Point(model, row | {"quality": quality, "nodes": model.model_.n_nodes, "items": items})
 
 
 def tell_of(progress: Progress, n_done: int, point: Point, quality_name: str, took: str) -> None:
@@ -68,10 +37,6 @@ def tell_of(progress: Progress, n_done: int, point: Point, quality_name: str, to
     progress.say(f"model {n_done}{left}: {told}")
 
 
-def _shown(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else repr(value)
-
-
 @dataclass(eq=False)
 class Fits:
     """Fits a model for a cost weight, or finds it in the checkpoint; what fits can share is shared."""
@@ -79,12 +44,13 @@ class Fits:
     estimator: Any
     train: Rows
     validation: Rows
-    quality: Callable[[Any, Rows, np.ndarray | None], float]
+    quality: Quality
     store: Checkpoint | None
     progress: Progress
     quality_name: str
     points: dict[float, Point] = field(default_factory=dict)
     shared: dict[str, Any] = field(default_factory=dict)
+    _unseen_judges: Judges | None = None
 
     def __call__(self, weight: float) -> Point:
         if weight in self.points:
@@ -125,8 +91,32 @@ class Fits:
             margins, costs = walked.margins, fitted.charge(walked)
         else:
             margins, costs = fitted.decision_and_cost(X)
-        quality = self.quality(model, self.validation, margins)
-        return judged_point(model, "cost_weight", float(model.cost_weight), costs, quality, self.validation)
+        weight = float(model.cost_weight)
+        unseen = self.told_out_of_fold(model, model._out_of_fold)
+        return judged_point(model, "cost_weight", weight, margins, costs, self.judges, unseen)
+
+    @cached_property
+    def judges(self) -> Judges:
+        return Judges.of(self.validation, self.quality, self.estimator.random_state)
+
+    def told_out_of_fold(self, model: Any, unseen: OutOfFold | None) -> Known | None:
+        """What training rows say of a model that is cross-fitted; None where they have nothing to say.
+
+        Where queries lie only partly among the rows that are answered, their order says little.
+        """
+        if unseen is None or not self.quality.from_margins:
+            return None
+        y, weights = np.asarray(self.train.y), self.train.weights
+        weights = np.ones(len(y)) if weights is None else weights
+        taught = np.flatnonzero(weights * model._class_weights(model._check_y(y, reset=False)))
+        if self.train.qid is not None and len(unseen.rows) < len(taught):
+            return None
+        if self._unseen_judges is None:
+            at = taught[unseen.rows]
+            qid = None if self.train.qid is None else np.asarray(self.train.qid)[at]
+            rows = Rows(None, y[at], None if self.train.weights is None else weights[at], qid)
+            self._unseen_judges = Judges.of(rows, self.quality, self.estimator.random_state + 1)
+        return self._unseen_judges(model, unseen.margins.astype(float))
 
     def risk(self) -> float:
         """Mean risk of the constant prediction on the training rows."""

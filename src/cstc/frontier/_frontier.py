@@ -19,11 +19,12 @@ from ..rows import Rows
 from ._budgets import asked_for
 from ._checkpoint import Checkpoint
 from ._choice import Choice
-from ._fits import Fits, Point
-from ._grid import fit_given, not_dominated, search
+from ._evidence import Evidence, Point, kept_of
+from ._fits import Fits
+from ._grid import fit_given, search
 from ._identity import costs_identity, data_identity, settings_identity
 from ._parts import part_rows, with_checked_weights
-from ._refine import MOST_FITS, bisect, differences, hole_around, in_order, mixture_of
+from ._refine import MOST_FITS, bisect, differences, hole_around, mixture_of
 from ._table import FrontierTable
 
 __all__ = ["Frontier"]
@@ -62,10 +63,13 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
     Attributes
     ----------
     models_ : list of fitted estimators
-        From cheap to expensive and from bad to good: no model that another one beats in both, by validation data.
+        From cheap to expensive and from bad to good: no model that a cheaper one matches.  The full model (of the least
+        cost weight) may look worse than cheaper ones, by no more than a standard error of the difference.
     table_ : FrontierTable
         For each of `models_`: cost_weight; mean_cost, p95_cost and max_cost of the validation rows (counting "branch");
-        quality; nodes; items in use.
+        quality by validation rows and out-of-fold rows together, and validation_quality by the first alone; nodes;
+        items in use.  The standard error of a figure is in the column with ``_error`` after its name, None where it is
+        not known.
     tried_ : FrontierTable
         The same for all fits, those that were beaten too.
     tried_models_ : list of fitted estimators
@@ -78,10 +82,11 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    Validation rows only choose: they are never given to a fit.  Each fit holds out a part of its own training
-    rows for pruning, the same part for all.  Weights of validation rows weigh cost and quality; of a ranker the cost
-    only, since NDCG counts every query once.  With the paper's method, whose weak learners do not depend on the cost
-    weight, a fit starts from the solution of the next larger one.
+    Validation rows only choose: they are never given to a fit.  `Experts` is cross-fitted, so that its training rows
+    say something of its models too, out of fold; how that is weighed is in docs/frontier.md.  Each fit of another method
+    holds out a part of its own training rows for pruning, the same part for all.  Weights of validation rows weigh cost
+    and quality; of a ranker the cost only, since NDCG counts every query once.  With the paper's method, whose weak
+    learners do not depend on the cost weight, a fit starts from the solution of the next larger one.
 
     Examples
     --------
@@ -191,9 +196,8 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
                 f"refine takes the rows that fit was given, with the same prices and parameters; here {shorten(other)} "
                 "is not the same. Call fit for these"
             )
-        tried = [Point(model, row) for model, row in zip(self.tried_models_, self.tried_, strict=True)]
-        fits.points |= {point.cost_weight: point for point in tried if point.cost_weight is not None}
-        mixtures = [point for point in tried if point.cost_weight is None]
+        fits.points |= {point.cost_weight: point for point in self._points if point.cost_weight is not None}
+        mixtures = [point for point in self._points if point.cost_weight is None]
         if hole_around([*fits.points.values(), *mixtures], wanted):
             with watched(fits.progress):
                 bisect(fits, wanted)
@@ -226,8 +230,9 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
     def _take(self, fits: Fits, mixtures: list[Point]) -> None:
         """Become the fitted frontier of these fits, and of mixtures of them."""
         name = fits.quality_name
-        points = in_order([*fits.points.values(), *mixtures])
-        chosen = not_dominated(points)
+        self._points = [*fits.points.values(), *mixtures]  # as the validation rows alone see them, for `refine`
+        points, chosen, full = kept_of(self._points)
+        self._evidence = Evidence.of(chosen, full)
         self.models_ = [point.model for point in chosen]
         self.table_ = FrontierTable([point.row for point in chosen], name)
         self.tried_ = FrontierTable([point.row for point in points], name)

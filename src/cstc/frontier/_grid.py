@@ -13,9 +13,9 @@ from itertools import pairwise
 from typing import Protocol
 
 from ..costs import ResolvedCosts
-from ._fits import Point
+from ._evidence import Point
 
-__all__ = ["fit_given", "not_dominated", "search"]
+__all__ = ["fit_given", "search"]
 
 NEGLIGIBLE = 2.0**-10  # the bottom of the grid: the full bill is this part of the constant's risk
 LIKE_FULL = 0.9  # or this part of the full model's cost is spent
@@ -113,12 +113,3 @@ def _fit_free(fits: Weights) -> Point | None:
         if point.is_free:
             break
     return point
-
-
-def not_dominated(points: list[Point]) -> list[Point]:
-    """Of points in rising order of cost, those that are better than every cheaper one."""
-    kept: list[Point] = []
-    for point in points:
-        if not kept or point.quality > kept[-1].quality:
-            kept.append(point)
-    return kept

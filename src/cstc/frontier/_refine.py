@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from ..method import OutOfFold
 from ..metrics import cost_summary
 from ..model.mixture import Mixture, share_for
 from ._budgets import NEAR
-from ._fits import Fits, Point, judged_point
-from ._grid import not_dominated
+from ._evidence import Known, Point, judged_point, kept_of
+from ._fits import Fits
 
-__all__ = ["MOST_FITS", "bisect", "differences", "hole_around", "in_order", "mixture_of"]
+__all__ = ["MOST_FITS", "bisect", "differences", "hole_around", "mixture_of"]
 
 MOST_FITS = 10
 FINEST = 1 / 16  # of a power of two: what lies nearer to each other than that has no model between
@@ -42,13 +43,8 @@ def neighbours(points: Iterable[Point], mean_cost: float) -> tuple[Point | None,
 
 def hole_around(points: Iterable[Point], mean_cost: float) -> tuple[Point, Point] | None:
     """The two models around a mean cost, if the cheaper one is not near it; of models that no other one beats."""
-    below, above = neighbours(not_dominated(in_order(points)), mean_cost)
+    below, above = neighbours(kept_of(list(points))[1], mean_cost)
     return None if below is None or above is None or below.cost >= NEAR * mean_cost else (below, above)
-
-
-def in_order(points: Iterable[Point]) -> list[Point]:
-    """From cheap to expensive; of equal ones the better one first, then the one of the larger weight."""
-    return sorted(points, key=lambda point: (point.cost, -point.quality, -(point.cost_weight or 0.0)))
 
 
 def bisect(fits: Fits, mean_cost: float) -> None:
@@ -79,18 +75,42 @@ def mixture_of(fits: Fits, cheaper: Point, costlier: Point, mean_cost: float) ->
     model.mean_cost_ = (1.0 - share) * cheaper.model.mean_cost_ + share * costlier.model.mean_cost_
     model.loss_history_ = [*cheaper.model.loss_history_, *costlier.model.loss_history_]
     model.n_iter_ = cheaper.model.n_iter_ + costlier.model.n_iter_
+    model._out_of_fold = None
     model.candidates_ = [*cheaper.model.candidates_, *costlier.model.candidates_]
     rows = fits.validation
     X = model._check_X(rows.X, reset=False)
     answers = [tree.decide(X) for tree in trees]
-    qualities = []
-    for seed in range(SEEDS):
-        drawn = copy.copy(model)
-        drawn.model_ = replace(model.model_, seed=model.model_.seed + seed)
-        up = drawn.model_.takes_costlier(X.shape[0])
-        qualities.append(fits.quality(drawn, rows, np.where(up[:, None], answers[1][0], answers[0][0])))
-    point = judged_point(model, "cost_weight", None, answers[0][1], float(np.mean(qualities)), rows)
-    return Point(model, point.row | _costs(answers[0][1], answers[1][1], share, rows.weights, mean_cost))
+    # what the coins of the validation rows happen to be says nothing of new rows: several are drawn
+    n_drawn = SEEDS if fits.quality.from_margins else 1
+    drawn = [replace(model.model_, seed=model.model_.seed + number) for number in range(n_drawn)]
+    known = Known.mean([fits.judges(model, _taken(each, *(margins for margins, _ in answers))) for each in drawn])
+    told = [each.model._out_of_fold for each in (cheaper, costlier)]
+    unseen = None
+    if all(each is not None for each in told) and np.array_equal(told[0].rows, told[1].rows):
+        margins = [_taken(each, told[0].margins, told[1].margins) for each in drawn]
+        said = [fits.told_out_of_fold(model, OutOfFold(told[0].rows, each)) for each in margins]
+        unseen = None if said[0] is None else Known.mean([each for each in said if each is not None])
+    point = judged_point(model, "cost_weight", None, answers[0][0], answers[0][1], fits.judges, unseen)
+    quality = {"quality": known.quality, "quality_error": known.error}
+    quality |= {f"validation_{name}": value for name, value in quality.items()}
+    costs = _costs(answers[0][1], answers[1][1], share, rows.weights, mean_cost)
+    costs |= _cost_errors(cheaper, costlier, share)
+    return Point(model, point.row | quality | costs, known, unseen)
+
+
+def _taken(mixture: Mixture, cheaper: np.ndarray, costlier: np.ndarray) -> np.ndarray:
+    """The margins that rows get by their coins."""
+    return np.where(mixture.takes_costlier(len(cheaper))[:, None], costlier, cheaper)
+
+
+def _cost_errors(cheaper: Point, costlier: Point, share: float) -> dict[str, Any]:
+    """Standard errors of the costs: those of both models, by their shares (as if they erred together)."""
+    found = {}
+    for name in ("mean_cost_error", "p95_cost_error", "max_cost_error"):
+        errors = [point.row[name] for point in (cheaper, costlier)]
+        known = all(each is not None for each in errors)
+        found[name] = (1.0 - share) * errors[0] + share * errors[1] if known else None
+    return found
 
 
 def _costs(

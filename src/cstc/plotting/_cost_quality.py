@@ -34,6 +34,8 @@ class CostQualityDisplay:
         Names of the axes.
     chosen : tuple of (cost, quality), optional
         A point to mark.
+    cost_errors, quality_errors : list of (ndarray or None), optional
+        For each curve the standard errors of its points, NaN where one is not known; drawn as light bars.
 
     Examples
     --------
@@ -44,7 +46,16 @@ class CostQualityDisplay:
     """
 
     def __init__(
-        self, *, costs, qualities, names, cost_name="mean cost of an input", quality_name="quality", chosen=None
+        self,
+        *,
+        costs,
+        qualities,
+        names,
+        cost_name="mean cost of an input",
+        quality_name="quality",
+        chosen=None,
+        cost_errors=None,
+        quality_errors=None,
     ):
         self.costs = costs
         self.qualities = qualities
@@ -52,6 +63,8 @@ class CostQualityDisplay:
         self.cost_name = cost_name
         self.quality_name = quality_name
         self.chosen = chosen
+        self.cost_errors = cost_errors
+        self.quality_errors = quality_errors
 
     @classmethod
     def from_estimator(
@@ -111,7 +124,9 @@ class CostQualityDisplay:
         return cls.from_predictions([costs], [qualities], [name], ax=ax, **axis)
 
     @classmethod
-    def from_predictions(cls, costs, qualities, names, *, ax=None, chosen=None, **axis_names) -> CostQualityDisplay:
+    def from_predictions(
+        cls, costs, qualities, names, *, ax=None, chosen=None, cost_errors=None, quality_errors=None, **axis_names
+    ) -> CostQualityDisplay:
         """Draw measured points.
 
         Parameters
@@ -124,6 +139,8 @@ class CostQualityDisplay:
         ax : matplotlib axes, optional
         chosen : tuple of (cost, quality), optional
             A point to mark.
+        cost_errors, quality_errors : sequence of (array-like or None), optional
+            For each curve the standard errors of its points, in the order of the points; None for a curve without.
         **axis_names : str
             `cost_name` and `quality_name`.
         """
@@ -134,8 +151,10 @@ class CostQualityDisplay:
                 f"costs, qualities and names have {len(costs)}, {len(qualities)} and {len(names)} entries; "
                 "each needs one for each curve"
             )
-        curves = []
-        for cost, quality, name in zip(costs, qualities, names, strict=True):
+        errors = {"cost_errors": cost_errors, "quality_errors": quality_errors}
+        errors = {which: _checked_errors(which, given, names) for which, given in errors.items()}
+        curves, bars = [], []
+        for number, (cost, quality, name) in enumerate(zip(costs, qualities, names, strict=True)):
             cost, quality = np.atleast_1d(np.asarray(cost, float)), np.atleast_1d(np.asarray(quality, float))
             if cost.shape != quality.shape or cost.ndim != 1:
                 raise ValueError(f"{name!r} has costs of shape {cost.shape} and qualities of shape {quality.shape}")
@@ -143,8 +162,10 @@ class CostQualityDisplay:
                 raise ValueError(f"{name!r} has no point, or one that is not finite; give numbers for cost and quality")
             order = np.lexsort((quality, cost))
             curves.append((cost[order], quality[order]))
+            bars.append({which: _in_order(which, each[number], order, name) for which, each in errors.items()})
         costs, qualities = [cost for cost, _ in curves], [quality for _, quality in curves]
-        display = cls(costs=costs, qualities=qualities, names=list(names), chosen=chosen, **axis_names)
+        given = {which: [each[which] for each in bars] for which in errors}
+        display = cls(costs=costs, qualities=qualities, names=list(names), chosen=chosen, **given, **axis_names)
         return display.plot(ax)
 
     def plot(self, ax=None) -> CostQualityDisplay:
@@ -153,13 +174,16 @@ class CostQualityDisplay:
         if ax is None:
             wide = 5.2 if len(self.costs) <= INSIDE else 7.4
             _, ax = plt.subplots(figsize=(wide, 3.6), layout="constrained")
-        curves = zip(self.costs, self.qualities, self.names, strict=True)
-        for number, (cost, quality, name) in enumerate(curves, start=len(ax.lines)):  # given axes may have some
+        curves, before = zip(self.costs, self.qualities, self.names, strict=True), len(ax.lines)
+        for which, (cost, quality, name) in enumerate(curves):
+            number = before + which  # given axes may have some
             marker, line = MARKERS[number % len(MARKERS)], LINES[number // len(COLOURS) % len(LINES)]
-            style = {"color": COLOURS[number % len(COLOURS)], "marker": marker, "ms": 6, "lw": 1.8, "mec": "white"}
+            colour = COLOURS[number % len(COLOURS)]
+            style = {"color": colour, "marker": marker, "ms": 6, "lw": 1.8, "mec": "white"}
             ax.plot(
                 cost, quality, ls=line if len(cost) > 1 else "", label=plain(name), clip_on=False, zorder=3, **style
             )
+            self._draw_errors(ax, which, cost, quality, colour)
         if self.chosen is not None:
             cost, quality = self.chosen
             ring = {"marker": "o", "ls": "", "ms": 13, "mfc": "none", "mec": INK, "mew": 1.6, "zorder": 4}
@@ -174,6 +198,34 @@ class CostQualityDisplay:
         ax.legend(frameon=False, fontsize=9, **beside if len(ax.lines) > INSIDE else {})
         self.ax_, self.figure_ = ax, ax.figure
         return self
+
+
+    def _draw_errors(self, ax, which: int, cost, quality, colour: str) -> None:
+        """Light bars behind a curve; without caps, which would be one more mark at each point."""
+        sides = [None if each is None else each[which] for each in (self.cost_errors, self.quality_errors)]
+        if any(side is not None for side in sides):
+            light = {"ecolor": colour, "elinewidth": 4.0, "alpha": 0.22, "capsize": 0, "zorder": 2}
+            ax.errorbar(cost, quality, xerr=sides[0], yerr=sides[1], fmt="none", **light)
+
+
+def _checked_errors(which: str, given: Any, names: Any) -> list[Any]:
+    """One entry for each curve."""
+    if given is None:
+        return [None] * len(names)
+    if len(given) != len(names):
+        raise ValueError(f"{which} has {len(given)} entries for {len(names)} curves; give one for each, or None")
+    return list(given)
+
+
+def _in_order(which: str, errors: Any, order: np.ndarray, name: str) -> np.ndarray | None:
+    if errors is None:
+        return None
+    errors = np.atleast_1d(np.asarray(errors, dtype=float))  # None is NaN
+    if errors.shape != order.shape:
+        raise ValueError(f"{name!r} has {which} of shape {errors.shape} and {len(order)} points; give one for each")
+    if (errors < 0).any():
+        raise ValueError(f"{name!r} has {which} below 0; a standard error is 0 or more, or NaN where it is not known")
+    return errors[order]
 
 
 def _models_of(estimator: Any) -> list[Any]:
