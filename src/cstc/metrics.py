@@ -26,6 +26,7 @@ from .rows import Rows, check_queries
 __all__ = ["CostScorer", "Quality", "cost_summary", "make_cost_scorer", "ndcg", "ndcg_by_query", "quality_of"]
 
 SCORED_DRAWS = 20  # samples on which a scorer is called: each call answers all rows again
+ERROR_COST = "error cost, negative"
 LOWEST = -1e6  # no quality of interest is below it
 
 
@@ -105,6 +106,8 @@ class Quality:
 
     #: Whether it can be told from margins and targets alone, as it must be for rows that are answered out of fold.
     from_margins = True
+    #: Whether it is what errors cost, in the currency of the features, with a minus.
+    in_money = False
 
     def __call__(self, model: Any, rows: Rows, margins: np.ndarray | None = None) -> float:
         """Of a fitted model at rows as the user gave them, with the model's margins there if they are known."""
@@ -120,6 +123,8 @@ def quality_of(given: Any, estimator: Any) -> tuple[str, Quality]:
     if given is None:
         if estimator._needs_queries:
             return "NDCG@5", _NDCG()
+        if getattr(estimator, "error_costs", None) is not None:
+            return ERROR_COST, _ErrorCost()
         return ("AUC", _AUC()) if is_classifier(estimator) else ("R²", _R2())
     name = given if isinstance(given, str) else getattr(given, "__name__", "quality")
     return name, _Scored(get_scorer(given) if isinstance(given, str) else given, estimator._needs_queries)
@@ -174,6 +179,27 @@ class _AUC(Quality):
         known = np.isfinite(each)  # a sample may lack a class
         with np.errstate(invalid="ignore"):
             return np.where(known, each, 0.0).sum(axis=0) / known.sum(axis=0)
+
+
+class _ErrorCost(Quality):
+    """What errors cost, as a quality: less is better, so it is negative.  Of models whose errors have prices."""
+
+    in_money = True
+
+    def __call__(self, model: Any, rows: Rows, margins: np.ndarray | None = None) -> float:
+        if margins is None:
+            margins = model.model_.decision_function(model._rows(rows.X))
+        return float(np.average(self._by_row(model, rows, margins), weights=rows.weights))
+
+    def draws(self, model: Any, rows: Rows, margins: np.ndarray, resamples: Resamples) -> np.ndarray:
+        found, values = np.empty(resamples.n_draws), self._by_row(model, rows, margins)
+        for which, counts in resamples.blocks():
+            found[which] = values @ counts / counts.sum(axis=0)
+        return found
+
+    def _by_row(self, model: Any, rows: Rows, margins: np.ndarray) -> np.ndarray:
+        y = model._check_y(rows.y, reset=False)
+        return -model.model_.priced_decisions.observed(y, probabilities(margins, model.model_.link))
 
 
 class _Scored(Quality):

@@ -13,6 +13,7 @@ from sklearn.datasets import make_classification
 import cstc
 from cstc import CSTCClassifier
 from cstc.estimators._error_costs import decisions_of
+from cstc.metrics import make_cost_scorer
 from cstc.model import probabilities
 from cstc.serving import OnDemandPredictor, Session, extractor
 
@@ -230,3 +231,44 @@ def test_predictors_on_demand_refer_too(referring):
         answer = predictor.predict(values)
         assert answer.complete
         assert answer.value is None
+
+
+@pytest.fixture(scope="module")
+def frontier():
+    estimator = CSTCClassifier(**SMALL, error_costs=ERRORS)
+    return cstc.Frontier(estimator, n_weights=6).fit(X[:500], Y[:500], X_val=X[500:], y_val=Y[500:])
+
+
+def test_a_frontier_sweeps_the_exchange_rate_and_counts_in_money(frontier):
+    assert frontier.quality_name_ == "error cost, negative"
+    for row, model in zip(frontier.tried_, frontier.tried_models_, strict=True):
+        total = model.total_cost(X[500:], Y[500:])
+        errors = total - model.predict_cost(X[500:])
+        assert row["validation_quality"] == pytest.approx(-errors.mean())
+        assert row["total_cost"] == pytest.approx(total.mean())
+        assert row["total_cost_error"] == pytest.approx(total.std() / np.sqrt(200), rel=0.25)
+    weights = frontier.tried_.column("cost_weight")
+    assert weights.min() == 0
+    assert weights.max() > 1
+
+
+def test_a_frontier_draws_total_cost(frontier):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    display = frontier.plot(mean_cost=float(frontier.table_[-1]["mean_cost"]))
+    assert display.ax_.get_ylabel() == "total cost: tests and errors"
+    np.testing.assert_allclose(display.qualities[0], frontier.table_.column("total_cost"))
+    plain = cstc.Frontier(CSTCClassifier(**SMALL), n_weights=2).fit(X[:300], Y[:300])
+    with pytest.raises(ValueError, match="a frontier without prices of errors"):
+        frontier.plot(others={"plain": plain})
+
+
+def test_a_limit_is_chosen_by_what_errors_cost(frontier):
+    limited = frontier.best(max_cost=6)
+    assert limited.predict_cost(X).max() <= 6
+    assert limited.model_.limit == 6
+
+
+def test_a_scorer_that_knows_costs_knows_errors(model):
+    score = make_cost_scorer(cost_weight=1.0)(model, X[500:], Y[500:])
+    assert score == pytest.approx(-model.total_cost(X[500:], Y[500:]).mean())

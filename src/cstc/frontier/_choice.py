@@ -117,6 +117,7 @@ class Choice:
         """Draw quality against cost, with light bars for their standard errors.
 
         Alone, models are drawn with their `quality` in `table_`; beside others, all with what the validation rows say.
+        Where errors have prices, what tests and errors cost together is drawn instead: less is better.
 
         Parameters
         ----------
@@ -139,6 +140,8 @@ class Choice:
             raise ValueError("others must be a mapping: names, and for each a frontier or (costs, qualities)")
         # others have not been out of fold: only the same rows compare
         shown = "validation_quality" if others else "quality"
+        in_money = "total_cost" in self.table_[0]
+        shown = "total_cost" if in_money else shown
         curves = {name or type(self.models_[0]).__name__: _curve(self, shown)}
         curves |= {other: _curve(points, shown) for other, points in (others or {}).items()}
         chosen = None
@@ -146,7 +149,8 @@ class Choice:
         if any(value is not None for value in asked.values()):
             wanted_name, wanted = asked_for(asked)
             if wanted_name == "max_cost":
-                chosen = within_limit(self, wanted)[1:]
+                _, cost, quality = within_limit(self, wanted)
+                chosen = cost, cost - quality if in_money else quality
             else:
                 if wanted_name == "p95_cost":
                     row = self.tried_[by_percentile(self, wanted)]
@@ -160,7 +164,7 @@ class Choice:
             list(curves),
             ax=ax,
             chosen=chosen,
-            quality_name=self.quality_name_,
+            quality_name="total cost: tests and errors" if in_money else self.quality_name_,
             cost_errors=cost_errors,
             quality_errors=quality_errors,
         )
@@ -174,6 +178,8 @@ def _curve(points: Any, shown: str) -> tuple[np.ndarray, np.ndarray, np.ndarray 
     """Costs, qualities, and the standard errors of both, where they are known."""
     if isinstance(points, Choice):
         points._check_fitted()
+        if shown == "total_cost" and "total_cost" not in points.table_[0]:
+            raise ValueError("others holds a frontier without prices of errors, which has no total cost to be drawn")
         names = "mean_cost", shown, "mean_cost_error", f"{shown}_error"
         cost, quality, cost_error, quality_error = (points.table_.column(name).astype(float) for name in names)
         return cost, quality, cost_error, quality_error

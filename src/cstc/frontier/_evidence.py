@@ -137,6 +137,9 @@ def judged_point(
         row |= {f"{name}_cost": cost, f"{name}_cost_error": standard_error(draws[name])}
     for name in ("quality", "validation_quality"):
         row |= {name: seen.quality, f"{name}_error": standard_error(seen.draws)}
+    if validation.quality.in_money:
+        total = row["mean_cost"] - seen.quality
+        row |= {"total_cost": total, "total_cost_error": standard_error(draws["mean"] - seen.draws)}
     items = int(model.model_.terminal_items().any(axis=0).sum())
     return Point(model, row | {"nodes": model.model_.n_nodes, "items": items}, seen, unseen)
 

@@ -46,9 +46,9 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
         At most so many fits, where `cost_weights` is None.
     quality : callable, str or None, default=None
         What to compare models by; higher is better.  None: R² for regression, AUC for two classes, the mean of
-        each class's AUC against the others for more, NDCG@5 for ranking.  A name of scikit-learn's scorers, or a
-        function ``(estimator, X, y)``; a ranker's function also gets ``qid=``, and where rows have weights
-        it gets ``sample_weight=``.
+        each class's AUC against the others for more, NDCG@5 for ranking, and for an estimator with `error_costs` what
+        errors cost, with a minus.  A name of scikit-learn's scorers, or a function ``(estimator, X, y)``; a ranker's
+        function also gets ``qid=``, and where rows have weights it gets ``sample_weight=``.
     validation_fraction : float, default=0.2
         Part of the rows that is held out for choosing when `fit` is given no validation data (whole queries for a
         ranker, stratified for classes).
@@ -67,9 +67,9 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
         cost weight) may look worse than cheaper ones, by no more than a standard error of the difference.
     table_ : FrontierTable
         For each of `models_`: cost_weight; mean_cost, p95_cost and max_cost of the validation rows (counting "branch");
-        quality by validation rows and out-of-fold rows together, and validation_quality by the first alone; nodes;
-        items in use.  The standard error of a figure is in the column with ``_error`` after its name, None where it is
-        not known.
+        quality by validation rows and out-of-fold rows together, and validation_quality by the first alone; where
+        errors have prices, total_cost, what tests and errors of the validation rows cost; nodes; items in use.  The
+        standard error of a figure is in the column with ``_error`` after its name, None where it is not known.
     tried_ : FrontierTable
         The same for all fits, those that were beaten too.
     tried_models_ : list of fitted estimators
@@ -83,8 +83,8 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
     Notes
     -----
     Validation rows only choose: they are never given to a fit.  `Experts` is cross-fitted, so that its training rows
-    say something of its models too, out of fold; how that is weighed is in docs/frontier.md.  Each fit of another method
-    holds out a part of its own training rows for pruning, the same part for all.  Weights of validation rows weigh cost
+    say something of its models too, out of fold; how that is weighed is in docs/frontier.md.  Each fit of another
+    method holds out a part of its own training rows for pruning, the same part for all.  Weights of validation rows weigh cost
     and quality; of a ranker the cost only, since NDCG counts every query once.  With the paper's method, whose weak
     learners do not depend on the cost weight, a fit starts from the solution of the next larger one.
 
@@ -306,6 +306,9 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
             return int(store.settings.get("random_state", 0))  # a number that was drawn stays drawn
         return int(check_random_state(estimator.random_state).randint(np.iinfo(np.int32).max))
 
+    def _judges_by_auc(self) -> bool:
+        return self.quality is None and getattr(self.estimator, "error_costs", None) is None
+
     def _prepare(self, estimator, given: Rows, chosen_by: Rows) -> tuple[Rows, Rows, dict[str, Any]]:
         """Rows that teach, rows that choose, and what identifies both together with the bill."""
         checker = clone(estimator)
@@ -321,7 +324,7 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
         identity: dict[str, Any] = {"data": data_identity(rows, given.weights, checker)}
         if validation is None:
             fraction, seed = float(self.validation_fraction), estimator.random_state
-            given, chosen_by = part_rows(checker, rows, given, fraction, seed, needs_classes=self.quality is None)
+            given, chosen_by = part_rows(checker, rows, given, fraction, seed, needs_classes=self._judges_by_auc())
             identity["validation data"] = "held out"
         else:
             chosen_by = with_checked_weights(chosen_by, validation.X)

@@ -95,6 +95,8 @@ def mixture_of(fits: Fits, cheaper: Point, costlier: Point, mean_cost: float) ->
     quality |= {f"validation_{name}": value for name, value in quality.items()}
     costs = _costs(answers[0][1], answers[1][1], share, rows.weights, mean_cost)
     costs |= _cost_errors(cheaper, costlier, share)
+    if fits.quality.in_money:
+        costs |= {"total_cost": costs["mean_cost"] - known.quality, "total_cost_error": known.error}
     return Point(model, point.row | quality | costs, known, unseen)
 
 

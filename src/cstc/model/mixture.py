@@ -124,6 +124,10 @@ class Mixture:
         return self.costlier.decisions
 
     @property
+    def priced_decisions(self) -> Decisions:
+        return self.costlier.priced_decisions
+
+    @property
     def constant(self) -> np.ndarray:
         return self.costlier.constant
 
