@@ -233,7 +233,8 @@ def test_rows_that_the_frontier_held_out_are_held_out_again():
     y = (X[:, 1] > 0).astype(int)
     options = QUICK | {"random_state": None}  # a number that was drawn stays drawn
     found = Frontier(CSTCClassifier(costs=[0.0, 16.0], **options), n_weights=4).fit(X, y)
-    assert found.refine(X, y, mean_cost=8).best(mean_cost=8).model_.share == pytest.approx(0.5, abs=0.05)
+    model = found.refine(X, y, mean_cost=8).best(mean_cost=8)
+    assert NEAR * 8 <= found.table_[found.models_.index(model)]["mean_cost"] <= 8
 
 
 def test_a_checkpoint_serves_refine_too(data, tmp_path, monkeypatch):
