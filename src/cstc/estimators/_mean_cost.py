@@ -22,7 +22,6 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -63,20 +62,16 @@ def meet(
 ) -> tuple[Trained, float | tuple[float, float]]:
     """The model that meets a mean cost, and its cost weight; of a mixture, the weights of both."""
     found = _Search(mean_cost, preview, problem).run()
-    trained = [look.trained for look in found]
+    trained = [look.trained for look in found if look.trained is not None]
     if len(found) == 1:
-        assert trained[0] is not None
         return trained[0], found[0].weight
-    cheaper, costlier = trained
-    assert cheaper is not None
-    assert costlier is not None
     share = share_for(mean_cost, found[0].cost, found[1].cost)
-    return _mixed(cheaper, costlier, share, problem.random_state), (found[0].weight, found[1].weight)
+    return _mixed(trained[0], trained[1], share, problem.random_state), (found[0].weight, found[1].weight)
 
 
 def _mixed(cheaper: Trained, costlier: Trained, share: float, seed: int) -> Trained:
     """Both together: steps and candidates of one after those of the other."""
-    model = Mixture(_tree(cheaper), _tree(costlier), share, seed)
+    model = Mixture(cheaper.model, costlier.model, share, seed)
     return replace(
         costlier,
         model=model,
@@ -86,10 +81,6 @@ def _mixed(cheaper: Trained, costlier: Trained, share: float, seed: int) -> Trai
         solution=None,
         candidates=[*cheaper.candidates, *costlier.candidates],
     )
-
-
-def _tree(trained: Trained) -> Any:
-    return trained.model
 
 
 class _Search:
