@@ -20,15 +20,16 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
 from ..method import Problem, Trained
 from ..model.mixture import Mixture, share_for
 
-__all__ = ["MOST_LOOKS", "Build", "meet"]
+__all__ = ["FINEST", "MOST_LOOKS", "Build", "crossing", "meet"]
 
 NEAR = 0.95  # from this part of the mean cost on, a model is near enough to it
 MOST_LOOKS = 12
@@ -81,6 +82,15 @@ def _mixed(cheaper: Trained, costlier: Trained, share: float, seed: int) -> Trai
         solution=None,
         candidates=[*cheaper.candidates, *costlier.candidates],
     )
+
+
+def crossing(costs: Mapping[float, float], most: float) -> tuple[float, float]:
+    """Of costs by weight, which go from too expensive to cheap enough, two next to each other between which they do.
+
+    Costs need not fall steadily: between the two whose costs are nearest there may be others that were looked at.
+    """
+    pairs = list(pairwise(sorted(costs)))
+    return next((low, high) for low, high in reversed(pairs) if costs[low] > most >= costs[high])
 
 
 class _Search:
@@ -143,11 +153,12 @@ class _Search:
 
     def _between(self, below: _Look, above: _Look) -> float | None:
         """The middle of two weights in powers of two; None where nothing is left to look at."""
-        low = math.log2(above.weight) if above.weight > 0 else self._bottom
-        high = math.log2(below.weight) if below.weight > 0 else self._bottom
-        if high - low <= FINEST or len(self._looks) >= MOST_LOOKS:  # or the costs are in no order here
+        if len(self._looks) >= MOST_LOOKS or above.weight >= below.weight:  # or costs are in no order here
             return None
-        return 2.0 ** ((low + high) / 2)
+        costs = {look.weight: look.cost for look in self._looks if above.weight <= look.weight <= below.weight}
+        weights = crossing(costs, self._target * (1 + ROUNDING))
+        low, high = (math.log2(weight) if weight > 0 else self._bottom for weight in weights)
+        return 2.0 ** ((low + high) / 2) if high - low > FINEST else None
 
     def _further_up(self) -> float | None:
         """A larger weight than all so far, which were too expensive."""
