@@ -256,7 +256,7 @@ def test_a_frontier_draws_total_cost(frontier):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     display = frontier.plot(mean_cost=float(frontier.table_[-1]["mean_cost"]))
-    assert display.ax_.get_ylabel() == "total cost: tests and errors"
+    assert display.ax_.get_ylabel() == "total cost"
     np.testing.assert_allclose(display.qualities[0], frontier.table_.column("total_cost"))
     plain = cstc.Frontier(CSTCClassifier(**SMALL), n_weights=2).fit(X[:300], Y[:300])
     with pytest.raises(ValueError, match="a frontier without prices of errors"):

@@ -1,6 +1,7 @@
 """The default method as a whole: its parameter, what it refuses, and the models that come out."""
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from cstc import CostModel, CSTCClassifier, CSTCRanker, CSTCRegressor, Experts, 
 from cstc.experts import chain as chain_module
 from cstc.experts.expert import grow_experts
 from cstc.serving import OnDemandPredictor
-from experts.cases import PRICES, TASKS, dear_for_some
+from experts.cases import OWN_PRICES, PRICES, TASKS, dear_for_some, own_features
 
 OPTIONS = {"costs": PRICES, "random_state": 0, "n_jobs": 1}
 QUICK = OPTIONS | {"n_weak_learners": 10}
@@ -245,3 +246,28 @@ def test_it_says_what_it_is_doing(capsys):
     assert told[0] == "[CSTCRegressor] orders of buying"
     assert told[1].endswith("experts on up to 5 features")
     assert told[-1] == "[CSTCRegressor] gates"
+
+
+# -- before a tree is built ----------------------------------------------------------------------------------------
+
+
+def test_a_preview_says_what_the_candidate_costs_and_builds_what_train_returns(monkeypatch):
+    """For chains and branches: row by row it adds up to the mean cost that the candidate was weighed with."""
+    looks, preview = [], Experts.preview
+
+    def kept(self, problem):
+        looks.append(preview(self, problem))
+        return looks[-1]
+
+    monkeypatch.setattr(Experts, "preview", kept)
+    taken = set()
+    for (case, prices), weight in itertools.product(((dear_for_some, PRICES), (own_features, OWN_PRICES)), (0.0, 0.03)):
+        estimator, X, y, _ = case("regression")
+        model = estimator(cost_weight=weight, **QUICK | {"costs": prices}).fit(X, y)
+        (row,) = [row for row in model.candidates_ if row.verdict == "taken"]
+        assert np.average(looks[-1].costs, weights=looks[-1].rows.weights) == pytest.approx(row.mean_cost)
+        assert len(looks[-1].costs) == len(looks[-1].rows.y) == len(y)
+        again = looks[-1].build().model
+        assert np.array_equal(again.decision_function(X), model.model_.decision_function(X))
+        taken.add(row.name.partition(",")[0])
+    assert {name.split()[-1] for name in taken} >= {"chain", "branches"}, taken

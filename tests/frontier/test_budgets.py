@@ -233,8 +233,8 @@ def test_rows_that_the_frontier_held_out_are_held_out_again():
     y = (X[:, 1] > 0).astype(int)
     options = QUICK | {"random_state": None}  # a number that was drawn stays drawn
     found = Frontier(CSTCClassifier(costs=[0.0, 16.0], **options), n_weights=4).fit(X, y)
-    assert 0 < found.refine(X, y, mean_cost=8).best(mean_cost=8).model_.share < 1
-    assert 8 in [row["mean_cost"] for row in found.table_]
+    model = found.refine(X, y, mean_cost=8).best(mean_cost=8)
+    assert NEAR * 8 <= found.table_[found.models_.index(model)]["mean_cost"] <= 8
 
 
 def test_a_checkpoint_serves_refine_too(data, tmp_path, monkeypatch):
@@ -296,6 +296,9 @@ def test_bisection_finds_what_lies_in_a_hole(seed, asked):
     steps = np.sort(rng.uniform(-12, -2, size=n))
     costs = np.sort(rng.uniform(0, 63, size=n + 1))[::-1]
     costs[0], costs[-1] = 63.0, 0.0
+    is_steady = rng.random() < 0.5
+    if not is_steady:
+        costs[1:-1] *= rng.uniform(0.8, 1.25, size=n - 1)
     fits = MadeUp(steps, costs)
     for weight in (2.0**-13, 0.5):
         fits(weight)
@@ -304,7 +307,7 @@ def test_bisection_finds_what_lies_in_a_hole(seed, asked):
     assert len(set(fits.fitted)) == len(fits.fitted) <= MOST_FITS
     tried = [point.cost for point in fits.points.values()]
     below, above = max(c for c in tried if c <= asked), min((c for c in tried if c > asked), default=np.inf)
-    if below < NEAR * asked and len(fits.fitted) < MOST_FITS:  # a hole: no wide step of the curve lies in it
+    if is_steady and below < NEAR * asked and len(fits.fitted) < MOST_FITS:  # no wide step lies in a hole
         wide = np.concatenate([[True], np.diff(steps) > 2 * FINEST, [True]])
         assert not (wide & (costs > below) & (costs < above)).any()
 

@@ -20,16 +20,16 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 
 from ..method import Problem, Trained
 from ..model.mixture import Mixture, share_for
 
-__all__ = ["MOST_LOOKS", "Build", "meet"]
+__all__ = ["FINEST", "MOST_LOOKS", "Build", "crossing", "meet"]
 
 NEAR = 0.95  # from this part of the mean cost on, a model is near enough to it
 MOST_LOOKS = 12
@@ -63,20 +63,16 @@ def meet(
 ) -> tuple[Trained, float | tuple[float, float]]:
     """The model that meets a mean cost, and its cost weight; of a mixture, the weights of both."""
     found = _Search(mean_cost, preview, problem).run()
-    trained = [look.trained for look in found]
+    trained = [look.trained for look in found if look.trained is not None]
     if len(found) == 1:
-        assert trained[0] is not None
         return trained[0], found[0].weight
-    cheaper, costlier = trained
-    assert cheaper is not None
-    assert costlier is not None
     share = share_for(mean_cost, found[0].cost, found[1].cost)
-    return _mixed(cheaper, costlier, share, problem.random_state), (found[0].weight, found[1].weight)
+    return _mixed(trained[0], trained[1], share, problem.random_state), (found[0].weight, found[1].weight)
 
 
 def _mixed(cheaper: Trained, costlier: Trained, share: float, seed: int) -> Trained:
     """Both together: steps and candidates of one after those of the other."""
-    model = Mixture(_tree(cheaper), _tree(costlier), share, seed)
+    model = Mixture(cheaper.model, costlier.model, share, seed)
     return replace(
         costlier,
         model=model,
@@ -89,8 +85,13 @@ def _mixed(cheaper: Trained, costlier: Trained, share: float, seed: int) -> Trai
     )
 
 
-def _tree(trained: Trained) -> Any:
-    return trained.model
+def crossing(costs: Mapping[float, float], most: float) -> tuple[float, float]:
+    """Of costs by weight, which go from too expensive to cheap enough, two next to each other between which they do.
+
+    Costs need not fall steadily: between the two whose costs are nearest there may be others that were looked at.
+    """
+    pairs = list(pairwise(sorted(costs)))
+    return next((low, high) for low, high in reversed(pairs) if costs[low] > most >= costs[high])
 
 
 class _Search:
@@ -153,11 +154,12 @@ class _Search:
 
     def _between(self, below: _Look, above: _Look) -> float | None:
         """The middle of two weights in powers of two; None where nothing is left to look at."""
-        low = math.log2(above.weight) if above.weight > 0 else self._bottom
-        high = math.log2(below.weight) if below.weight > 0 else self._bottom
-        if high - low <= FINEST or len(self._looks) >= MOST_LOOKS:  # or the costs are in no order here
+        if len(self._looks) >= MOST_LOOKS or above.weight >= below.weight:  # or costs are in no order here
             return None
-        return 2.0 ** ((low + high) / 2)
+        costs = {look.weight: look.cost for look in self._looks if above.weight <= look.weight <= below.weight}
+        weights = crossing(costs, self._target * (1 + ROUNDING))
+        low, high = (math.log2(weight) if weight > 0 else self._bottom for weight in weights)
+        return 2.0 ** ((low + high) / 2) if high - low > FINEST else None
 
     def _further_up(self) -> float | None:
         """A larger weight than all so far, which were too expensive."""

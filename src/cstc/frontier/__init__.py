@@ -4,7 +4,8 @@ Nobody thinks in ``cost_weight`` (the paper's lambda).  A frontier fits models a
 another one beats in both cost and quality, and answers "what do I get for 40?".
 
 `_frontier` is the estimator, `_fits` fits models along the cost weights of `_grid`, `_evidence` says what is known of
-them, `_choice` chooses from them, `_table` shows them, and `_identity` says which checkpoint belongs to which fit.
+them, `_choice` and `_budgets` choose from them, `_refine` fills holes, `_table` shows them, and `_identity` says which
+checkpoint belongs to which fit.
 """
 
 from ._frontier import Frontier

@@ -164,7 +164,7 @@ class Choice:
             list(curves),
             ax=ax,
             chosen=chosen,
-            quality_name="total cost: tests and errors" if in_money else self.quality_name_,
+            quality_name="total cost" if in_money else self.quality_name_,
             cost_errors=cost_errors,
             quality_errors=quality_errors,
         )

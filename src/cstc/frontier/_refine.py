@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..estimators._mean_cost import FINEST, crossing
 from ..method import OutOfFold
 from ..metrics import cost_summary
 from ..model.mixture import Mixture, share_for
@@ -26,7 +27,6 @@ from ._fits import Fits
 __all__ = ["MOST_FITS", "bisect", "differences", "hole_around", "mixture_of"]
 
 MOST_FITS = 10
-FINEST = 1 / 16  # of a power of two: what lies nearer to each other than that has no model between
 DEEPEST = 8  # powers of two below a weight, where its neighbour is the full model
 MORE = 1.02  # times the cost of the model before it: what spends no more is near the most that is worth anything
 SEEDS = 8  # draws of the coins over which the quality of a mixture is averaged
@@ -54,12 +54,17 @@ def bisect(fits: Fits, mean_cost: float) -> None:
         below, above = neighbours(fits.points.values(), mean_cost)
         if below is None or above is None or below.cost >= NEAR * mean_cost:
             return
-        high = math.log2(below.cost_weight) if below.cost_weight > 0 else -math.inf
-        low = math.log2(above.cost_weight) if above.cost_weight > 0 else high - DEEPEST
-        if not high - low > FINEST:  # or costs are in no order here
+        if above.cost_weight >= below.cost_weight:  # costs are in no order here
+            return
+        between = [above.cost_weight, below.cost_weight]
+        costs = {w: point.cost for w, point in fits.points.items() if between[0] <= w <= between[1]}
+        smaller, larger = crossing(costs, mean_cost)
+        high = math.log2(larger)
+        low = math.log2(smaller) if smaller > 0 else high - DEEPEST
+        if high - low <= FINEST:
             return
         found = fits(2.0 ** ((low + high) / 2))
-        if above.cost_weight == 0 and found.cost <= MORE * below.cost:
+        if smaller == 0 and found.cost <= MORE * below.cost:
             return  # the most that is worth anything
 
 

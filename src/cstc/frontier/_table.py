@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..metrics import ERROR_COST
 from ..records import Records
 
 __all__ = ["FrontierTable"]
@@ -37,5 +38,6 @@ class FrontierTable(Records):
 
     def _shown(self, name: str, value: Any) -> str:
         if isinstance(value, float):
-            return format(value, ".4f" if "quality" in name else ".2f" if name.endswith("_cost") else ".4g")
+            digits = ".2f" if self.quality_name == ERROR_COST else ".4f"
+            return format(value, digits if "quality" in name else ".2f" if name.endswith("_cost") else ".4g")
         return str(value)

@@ -315,11 +315,11 @@ def records_for(
     )
     strict_session = flag("Refuse values that training did not see.", strict_by_default)
     trail = flag("Say why each item was bought.", True)
-    row_record = Record("BatchRow", {"row": row, "id": id, "known": known, "budget": budget}, "One row of a batch.")
+    row_record = Record("BatchRow", {"row": row, "known": known, "budget": budget, "id": id}, "One row of a batch.")
     bounds = {"paid": paid, "budget": budget, "unavailable": unavailable}
     common = bounds | {"deadline": deadline, "prefetch": prefetch, "strict": strict}
     records = [
-        Record("PredictRequest", {"row": row, "id": id, "known": known} | common | {"trail": trail}),
+        Record("PredictRequest", {"row": row, "known": known} | common | {"trail": trail, "id": id}),
         row_record,
         Record(
             "BatchRequest",
@@ -328,7 +328,7 @@ def records_for(
         ),
         Record(
             "SessionRequest",
-            {"id": id, "known": known} | bounds | {"prefetch": prefetch, "strict": strict_session},
+            {"known": known} | bounds | {"prefetch": prefetch, "strict": strict_session, "id": id},
         ),
         Record(
             "TellRequest",
