@@ -23,7 +23,8 @@ from .model import probabilities
 from .resampling import Resamples, auc_draws, r2_draws
 from .rows import Rows, check_queries
 
-__all__ = ["ERROR_COST", "CostScorer", "Quality", "cost_summary", "make_cost_scorer", "ndcg", "ndcg_by_query", "quality_of"]
+__all__ = ["ERROR_COST", "CostScorer", "Quality", "cost_summary", "make_cost_scorer", "ndcg", "ndcg_by_query"]
+__all__ += ["quality_of"]
 
 SCORED_DRAWS = 20  # samples on which a scorer is called: each call answers all rows again
 ERROR_COST = "error cost, negative"

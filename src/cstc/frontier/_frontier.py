@@ -83,9 +83,9 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
     Notes
     -----
     Validation rows only choose: they are never given to a fit.  `Experts` is cross-fitted, so that its training rows
-    say something of its models too, out of fold; how that is weighed is in docs/frontier.md.  Each fit of another
-    method holds out a part of its own training rows for pruning, the same part for all.  Weights of validation rows weigh cost
-    and quality; of a ranker the cost only, since NDCG counts every query once.  With the paper's method, whose weak
+    say something of its models too, out of fold; how that is weighed is in docs/frontier.md.  Other methods hold out a
+    part of their own training rows for pruning, the same part for all fits.  Weights of validation rows weigh cost and
+    quality; of a ranker the cost only, since NDCG counts every query once.  With the paper's method, whose weak
     learners do not depend on the cost weight, a fit starts from the solution of the next larger one.
 
     Examples
