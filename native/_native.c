@@ -1,7 +1,8 @@
 /* Prediction of a fitted tree, of many rows or of one whose values are still coming in, and what is bought on the way.
+ * Towards the end, the products of training (paper/codes.py).
  *
- * Everything here has a twin in Python (model/fitted.py, model/pool.py, serving/walk) and adds in the same order,
- * learner by learner, so that the answers have the same bits.  `Packed` (model/native.py) has checked all positions,
+ * All walks have a twin in Python (model/fitted.py, model/pool.py, serving/walk) and add in the same order, learner by
+ * learner, so that the answers have the same bits.  `Packed` (model/native.py) has checked all positions,
  * columns and categories before they come here; sizes of buffers, and the numbers of learners, outputs and nodes, are
  * checked here.
  *
@@ -1486,6 +1487,198 @@ static PyObject *walk_try_sums(PyObject *object, PyObject *const *args, Py_ssize
     return both;
 }
 
+/* -- Phi by the codes of leaves ------------------------------------------------------------------------------------ */
+
+/* The outputs of weak learners at many rows, as training sees them: which leaf a row reaches, and what each leaf gives.
+ * Products take a few columns of the other matrix at a time, and several sums side by side, so that their additions
+ * overlap.  Each sum is added up in the order of the learners, or of the rows, whatever is done side by side and
+ * however many columns there are. */
+#if defined(__GNUC__) || defined(__clang__)
+#define FOR_CONSTANTS static inline __attribute__((always_inline)) /* a copy for each constant that it is called with */
+#else
+#define FOR_CONSTANTS static inline
+#endif
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__)) /* the same sums, to the last bit */
+#define WIDER __attribute__((target("avx2")))
+#endif
+#define TOTALS 16      /* that are added up side by side: as many as the registers hold */
+#define CODED_ROWS 256 /* whose codes stay in the cache while one learner after the other reads them */
+
+typedef struct {
+    const void *codes;    /* (n_rows, n_learners), of one, two or four bytes */
+    const double *values; /* (n_learners, n_leaves) */
+    Py_ssize_t n_rows, n_learners, n_leaves;
+} Coded;
+
+typedef struct {
+    const Coded *phi;
+    const double *other; /* the matrix that Phi or its transpose is multiplied with */
+    double *sums;        /* the result */
+    Py_ssize_t n_columns, begin, stop; /* of both; the rows of the result that are wanted */
+} Product;
+
+FOR_CONSTANTS double value_at(const Coded *phi, Py_ssize_t row, Py_ssize_t learner, Py_ssize_t size)
+{
+    Py_ssize_t at = row * phi->n_learners + learner;
+    size_t code = size == 1 ? ((const uint8_t *)phi->codes)[at]
+                            : size == 2 ? ((const uint16_t *)phi->codes)[at] : ((const uint32_t *)phi->codes)[at];
+    return phi->values[(size_t)learner * phi->n_leaves + code];
+}
+
+/* Add the learners from `first` to `end` to the sums of `n` rows, or, transposed, the rows from `first` to `end` to the
+ * sums of `n` learners. */
+FOR_CONSTANTS void add_side_by_side(const Product *product, Py_ssize_t at, Py_ssize_t first, Py_ssize_t end,
+                                    Py_ssize_t column, int transposed, Py_ssize_t size, Py_ssize_t wide, Py_ssize_t n)
+{
+    const Coded *phi = product->phi;
+    const Py_ssize_t n_columns = product->n_columns;
+    double *sums = product->sums + at * n_columns + column, totals[TOTALS];
+    for (Py_ssize_t i = 0; i < n; i++)
+        for (Py_ssize_t k = 0; k < wide; k++)
+            totals[i * wide + k] = sums[i * n_columns + k];
+    for (Py_ssize_t j = first; j < end; j++) {
+        const double *other = product->other + j * n_columns + column;
+        for (Py_ssize_t i = 0; i < n; i++) {
+            double value = transposed ? value_at(phi, j, at + i, size) : value_at(phi, at + i, j, size);
+            for (Py_ssize_t k = 0; k < wide; k++)
+                totals[i * wide + k] += value * other[k];
+        }
+    }
+    for (Py_ssize_t i = 0; i < n; i++)
+        for (Py_ssize_t k = 0; k < wide; k++)
+            sums[i * n_columns + k] = totals[i * wide + k];
+}
+
+/* Have the codes of some rows at hand: learners read them a few bytes at a time, too far apart to be foreseen. */
+static void fetch_codes(const Product *product, Py_ssize_t first, Py_ssize_t end, Py_ssize_t size)
+{
+#if defined(__GNUC__) || defined(__clang__)
+    for (Py_ssize_t row = first; row < end; row++) {
+        const char *codes = (const char *)product->phi->codes + row * product->phi->n_learners * size;
+        for (Py_ssize_t at = product->begin * size; at < product->stop * size; at += 64)
+            __builtin_prefetch(codes + at);
+    }
+#else
+    (void)product, (void)first, (void)end, (void)size;
+#endif
+}
+
+/* Some columns of the product. */
+FOR_CONSTANTS void add_columns(const Product *product, Py_ssize_t column, int transposed, Py_ssize_t size,
+                               Py_ssize_t wide, Py_ssize_t n)
+{
+    const Py_ssize_t all = transposed ? product->phi->n_rows : product->phi->n_learners;
+    const Py_ssize_t step = transposed ? CODED_ROWS : all;
+    for (Py_ssize_t first = 0; first < all; first += step) {
+        Py_ssize_t end = all - first < step ? all : first + step, at = product->begin;
+        if (transposed)
+            fetch_codes(product, first, end, size);
+        for (; at + n <= product->stop; at += n)
+            add_side_by_side(product, at, first, end, column, transposed, size, wide, n);
+        for (; at < product->stop; at++)
+            add_side_by_side(product, at, first, end, column, transposed, size, wide, 1);
+    }
+}
+
+FOR_CONSTANTS void multiply_in(const Product *product, int transposed, Py_ssize_t size)
+{
+    Py_ssize_t column = 0, left;
+    while ((left = product->n_columns - column) > 0)
+        if (left >= 8) {
+            add_columns(product, column, transposed, size, 8, TOTALS / 8);
+            column += 8;
+        } else if (left >= 4) {
+            add_columns(product, column, transposed, size, 4, TOTALS / 4);
+            column += 4;
+        } else if (left >= 2) {
+            add_columns(product, column, transposed, size, 2, TOTALS / 2);
+            column += 2;
+        } else {
+            add_columns(product, column, transposed, size, 1, TOTALS / 2);
+            column += 1;
+        }
+}
+
+FOR_CONSTANTS void multiply_any(const Product *product, int transposed, Py_ssize_t size)
+{
+    if (size == 1 && transposed)
+        multiply_in(product, 1, 1);
+    else if (size == 1)
+        multiply_in(product, 0, 1);
+    else if (size == 2 && transposed)
+        multiply_in(product, 1, 2);
+    else if (size == 2)
+        multiply_in(product, 0, 2);
+    else if (transposed)
+        multiply_in(product, 1, 4);
+    else
+        multiply_in(product, 0, 4);
+}
+
+#ifdef WIDER
+WIDER static void multiply_wider(const Product *product, int transposed, Py_ssize_t size)
+{
+    multiply_any(product, transposed, size);
+}
+#endif
+
+static void multiply(const Product *product, int transposed, Py_ssize_t size)
+{
+#ifdef WIDER
+    if (__builtin_cpu_supports("avx2")) {
+        multiply_wider(product, transposed, size);
+        return;
+    }
+#endif
+    multiply_any(product, transposed, size);
+}
+
+/* multiply(codes, values, other, sums, sizes, transposed, begin, stop): the rows of `sums` from `begin` to `stop`, all
+ * zero before.  `sizes` are the numbers of rows, learners, leaves of a learner, and columns of `other`.  Python sees
+ * to it that each code is below the number of leaves. */
+static PyObject *multiply_codes(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *arrays[4], *result = NULL;
+    int transposed, n_found = 0;
+    Coded phi;
+    Product product;
+    Py_buffer found[4];
+    if (!PyArg_ParseTuple(args, "OOOO(nnnn)pnn", arrays, arrays + 1, arrays + 2, arrays + 3, &phi.n_rows,
+                          &phi.n_learners, &phi.n_leaves, &product.n_columns, &transposed, &product.begin,
+                          &product.stop))
+        return NULL;
+    for (; n_found < 4; n_found++)
+        if (PyObject_GetBuffer(arrays[n_found], found + n_found, n_found < 3 ? PyBUF_SIMPLE : PyBUF_WRITABLE) < 0)
+            goto done;
+    const Py_ssize_t most = PY_SSIZE_T_MAX / 8, n = phi.n_rows, T = phi.n_learners, L = phi.n_leaves;
+    const Py_ssize_t K = product.n_columns, n_sums = transposed ? T : n;
+    int right = n > 0 && T > 0 && L > 0 && K > 0 && n <= most / T && L <= most / T && K <= most / T && K <= most / n;
+    Py_ssize_t size = right ? found[0].len / (n * T) : 0;
+    right = right && (size == 1 || size == 2 || size == 4) && found[0].len == n * T * size &&
+            found[1].len == T * L * 8 && found[2].len == (transposed ? n : T) * K * 8 &&
+            found[3].len == n_sums * K * 8 && product.begin >= 0 && product.begin <= product.stop &&
+            product.stop <= n_sums;
+    for (int i = 0; right && i < 4; i++)
+        right = (uintptr_t)found[i].buf % (i ? sizeof(double) : (size_t)size) == 0;
+    if (!right) {
+        PyErr_SetString(PyExc_ValueError, "an array of the product has the wrong size, or is not aligned");
+        goto done;
+    }
+    phi.codes = found[0].buf;
+    phi.values = found[1].buf;
+    product.phi = &phi;
+    product.other = found[2].buf;
+    product.sums = found[3].buf;
+    PyThreadState *thread = PyEval_SaveThread();
+    multiply(&product, transposed, size);
+    PyEval_RestoreThread(thread);
+    result = Py_NewRef(Py_None);
+done:
+    for (int i = 0; i < n_found; i++)
+        PyBuffer_Release(found + i);
+    return result;
+}
+
 /* -- the module ---------------------------------------------------------------------------------------------------- */
 
 /* any_infinite(X): whether one of these float64 numbers is infinite. */
@@ -1570,6 +1763,7 @@ static int clear(PyObject *module)
 }
 
 static PyMethodDef methods[] = {
+    {"multiply", multiply_codes, METH_VARARGS, "Outputs of weak learners, as codes of leaves, times a matrix."},
     {"any_infinite", any_infinite, METH_O, "Whether one of these numbers is infinite."},
     {NULL, NULL, 0, NULL},
 };

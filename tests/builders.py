@@ -12,9 +12,10 @@ from cstc.costs import ResolvedCosts
 from cstc.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from cstc.method import Problem
 from cstc.model import FittedTree, Schema, TreePool, TreeShape
+from cstc.paper.codes import leaf_table, phi_and_codes
 from cstc.paper.features import Columns, Seen
 from cstc.paper.hard_tree import HardTree
-from cstc.paper.objective import DenseDesign, NodeParameters, Penalty, Prior, TreeObjective
+from cstc.paper.objective import Design, NodeParameters, Penalty, Prior, TreeObjective
 from cstc.rows import Rows, Units
 
 PROPERTY = settings(max_examples=30, deadline=None, derandomize=True)
@@ -93,7 +94,7 @@ def random_penalty(rng, n_learners, n_items=4, **changes):
 
 def random_objective(rng, shape, loss, *, n=25, n_learners=5, dtype=float, gate_slope=1.7, **penalty):
     return TreeObjective(
-        DenseDesign(rng.normal(size=(n, n_learners)).astype(dtype)),
+        Design(rng.normal(size=(n, n_learners)).astype(dtype)),
         random_targets(rng, loss, n),
         rng.uniform(0.2, 2, n),
         loss,
@@ -180,6 +181,11 @@ def random_pool(rng, n_trees=6, depth=3, identity=True):
     return TreePool.concatenate([trees, TreePool.identity(CATEGORICAL)]) if identity else trees
 
 
+def with_constant_leaves(pool):
+    """The same learners, but no leaf passes on a column: what boosting makes, and codes can say."""
+    return replace(pool, linear_feature=np.full(pool.n_positions, -1))
+
+
 def random_tree(rng, shape, n_learners, n_outputs=1, density=0.3):
     """Sparse gates and predictors that have nothing to do with each other."""
     predict = rng.normal(size=(n_learners, shape.n_nodes, n_outputs))
@@ -224,8 +230,9 @@ def random_rows(rng, X, loss, y=None, weights=None, qid=None):
 
 def seen_of(rng, pool, costs, X, loss, y=None, weights=None, qid=None):
     """Rows as a tree over the outputs of a pool sees them; nothing is centred, so the reference sees the same."""
-    phi, bits = pool.transform(X), pool.position_bits(costs.feature_items)[pool.leaves(X)]
-    return Seen(random_rows(rng, X, loss, y, weights, qid), phi, bits, loss, costs)
+    phi, codes = phi_and_codes(pool, X)
+    bits = pool.position_bits(costs.feature_items)[leaf_table(pool)]
+    return Seen(random_rows(rng, X, loss, y, weights, qid), phi, codes, bits, loss, costs)
 
 
 def columns_of(pool, train, validation, loss, costs, *, units=None, scale=1.0):
@@ -251,11 +258,13 @@ def with_rows(seen, **changes):
     return replace(seen, rows=replace(seen.rows, **changes))
 
 
-def random_case(seed, n=40):
-    """A tree over random columns, and rows whose targets it partly explains."""
+def random_case(seed, n=40, *, coded=False):
+    """A tree over random columns, and rows whose targets it partly explains; Phi is dense, or codes of leaves."""
     rng = np.random.default_rng(seed)
     loss = LOSSES[rng.choice(["squared", "logistic", "softmax"])]
     pool, costs = random_pool(rng), random_costs(rng)
+    if coded:
+        pool = with_constant_leaves(pool)
     X = random_table(rng, n, missing=0.0)
     tree = random_tree(rng, random_shape(rng, depth=3), pool.n_learners, loss.n_outputs, density=0.5)
     rows = seen_of(rng, pool, costs, X, loss)

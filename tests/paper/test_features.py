@@ -30,6 +30,8 @@ from builders import (
 from cstc.boosting import boost, trees_of
 from cstc.matrix import MOST_ROWS
 from cstc.model import TreePool, TreeShape
+from cstc.model.pool import unpack_items
+from cstc.paper.codes import as_array
 from cstc.paper.features import FLOOR, learn_columns
 from cstc.paper.hard_tree import HardTree
 from cstc.paper.objective import NodeParameters
@@ -77,7 +79,7 @@ def test_sampled_rows_are_rows():
     sample = rows.sampled(12, 0)
     at = sample.y.astype(int)
     assert len(np.unique(at)) == 12
-    for name in ("phi", "bits", "y", "weights"):
+    for name in ("phi", "codes", "y", "weights"):
         np.testing.assert_array_equal(getattr(sample, name), getattr(rows, name)[at])
     for name in ("X", "qid"):
         np.testing.assert_array_equal(getattr(sample.rows, name), getattr(rows.rows, name)[at])
@@ -96,12 +98,12 @@ def test_columns_are_centred_outputs_with_the_bill_of_their_branches(scale, n_it
     mean = train.weights @ outputs / train.weights.sum()
     np.testing.assert_allclose(columns.offset, mean, atol=1e-12)
     for seen, rows in ((columns.train, train), (columns.validation, validation)):
-        bought = np.unpackbits(seen.bits.view(np.uint8), axis=2, count=costs.n_items).astype(bool)
         for i, x in enumerate(rows.X):
             for t in range(pool.n_learners):
                 output, features = reference.evaluate_learner(pool, t, x)
                 assert seen.phi[i, t] == pytest.approx((output - mean[t]) / scale, abs=1e-12)
-                assert set(np.flatnonzero(bought[i, t])) == reference.items_of(features, costs.feature_items)
+                bought = unpack_items(seen.bought(np.array([i]), np.array([t])), costs.n_items)[0]
+                assert set(np.flatnonzero(bought)) == reference.items_of(features, costs.feature_items)
     for t in range(pool.n_learners):
         everything = reference.items_of(reference.learner_features(pool, t), costs.feature_items)
         assert set(np.flatnonzero(columns.column_items[t])) == everything
@@ -116,7 +118,7 @@ def test_more_rows_than_a_block():
     columns = columns_of(pool, rows, many, loss, costs)
     at = np.arange(MOST_ROWS + 50) % 97
     np.testing.assert_array_equal(columns.validation.phi, columns.train.phi[at])
-    np.testing.assert_array_equal(columns.validation.bits, columns.train.bits[at])
+    np.testing.assert_array_equal(columns.validation.codes, columns.train.codes[at])
 
 
 def test_the_floor_is_a_small_part_of_the_target_through_a_typical_column():
@@ -230,7 +232,7 @@ def test_boosted_columns_are_the_trees_of_an_ensemble_blind_to_cost(loss_name):
     train = rows.take(~judges)
     constant = case.loss.constant(rows.y, rows.weights)
     pool, weights = trees_of(boost(replace(case.boosting, constant=constant), train), len(constant))
-    np.testing.assert_allclose(columns.train.phi + columns.offset, pool.transform(train.X), atol=1e-12)
+    np.testing.assert_allclose(as_array(columns.train.phi) + columns.offset, pool.transform(train.X), atol=1e-12)
     np.testing.assert_array_equal(columns.train.y, train.y)
     np.testing.assert_array_equal(columns.validation.y, rows.y[judges])
     np.testing.assert_allclose(columns.constant, constant)

@@ -22,7 +22,7 @@ from builders import (
     seeds,
     traversal,
 )
-from cstc.paper.objective import DenseDesign, NodeParameters
+from cstc.paper.objective import Design, NodeParameters
 from cstc.paper.solver import node_problem
 
 # everything that changes the loss, one at a time and together
@@ -129,7 +129,7 @@ def test_value_and_gradient_of_a_float32_design(loss):
     objective, parameters = build(SHAPES["full of depth 4"], loss, dtype=np.float32)
     value, gradient = objective.value_and_gradient(parameters)
     assert value == pytest.approx(slow_loss(objective, parameters), rel=1e-4)
-    exact = changed(objective, design=DenseDesign(objective.design.phi.astype(float)))
+    exact = changed(objective, design=Design(objective.design.phi.astype(float)))
     assert relative_error(gradient.flatten(), exact.value_and_gradient(parameters)[1].flatten()) <= 1e-4
 
 
@@ -262,7 +262,7 @@ def test_order_of_rows_and_learners_does_not_matter(seed, loss):
         learner_items=objective.penalty.learner_items[learners],
         evaluation=objective.penalty.evaluation[learners],
     )
-    design = DenseDesign(objective.design.phi[np.ix_(rows, learners)])
+    design = Design(objective.design.phi[np.ix_(rows, learners)])
     y, weights = objective.y[rows], objective.row_weights[rows]
     other = changed(objective, design=design, y=y, sample_weight=weights, penalty=penalty)
     value, gradient = objective.value_and_gradient(parameters)
@@ -282,6 +282,6 @@ def test_whole_weights_are_repeated_rows(seed):
     times = 1 + np.arange(objective.design.n_rows) % 3
     phi, y = objective.design.phi, objective.y
     weighted = changed(objective, sample_weight=times.astype(float))
-    long, ones = DenseDesign(phi.repeat(times, axis=0)), np.ones(times.sum())
+    long, ones = Design(phi.repeat(times, axis=0)), np.ones(times.sum())
     repeated = changed(objective, design=long, y=y.repeat(times), sample_weight=ones)
     assert weighted.value(parameters) == pytest.approx(repeated.value(parameters), rel=1e-12)

@@ -15,7 +15,7 @@ from builders import (
     traversal,
 )
 from cstc.model import TreeShape
-from cstc.paper.objective import DenseDesign, NodeParameters, Penalty, TreeObjective
+from cstc.paper.objective import Design, NodeParameters, Penalty, TreeObjective
 from cstc.paper.solver import SOLVERS, initialise, solve
 
 each_solver = pytest.mark.parametrize("solver", SOLVERS)
@@ -89,7 +89,7 @@ def test_tolerance_is_relative_to_the_loss(solver, unit):
     phi = rng.normal(size=(200, 5))
     y = unit * (phi @ [1, 2, -1, 0.5, 0] + 0.1 * rng.normal(size=200))
     penalty = Penalty(np.eye(5), np.ones(5), np.zeros(5), cost_weight=0.0, l1_weight=0.0)
-    objective = TreeObjective(DenseDesign(phi), y, np.ones(200), LOSSES["squared"], LEAF, penalty)
+    objective = TreeObjective(Design(phi), y, np.ones(200), LOSSES["squared"], LEAF, penalty)
     found = solve(objective, NodeParameters.zeros(5, 1, 1), solver=solver, tol=1e-6)
     design = np.column_stack([phi, np.ones(200)])
     best = np.mean((design @ np.linalg.lstsq(design, y, rcond=None)[0] - y) ** 2)
@@ -128,7 +128,7 @@ def test_one_feature_is_soft_thresholding(solver, correlation, priced):
         l1_weight=shares[0] * price,
         floor=floor,
     )
-    objective = TreeObjective(DenseDesign(x[:, None]), y, np.ones(20), LOSSES["squared"], LEAF, penalty)
+    objective = TreeObjective(Design(x[:, None]), y, np.ones(20), LOSSES["squared"], LEAF, penalty)
     found = solve(objective, NodeParameters.zeros(1, 1, 1), solver=solver, max_iter=1000, tol=1e-14).parameters
     exact = np.sign(correlation) * max(abs(correlation) - price / 2, 0)
     smoothed = 2 * correlation / (2 + price / floor)  # where the exact answer is 0: the minimum below the floor
@@ -248,7 +248,7 @@ def test_a_node_that_nothing_reaches_starts_like_its_parent():
     sample_weight = np.array([1.0, 1e-8, 1e-8, 1e-8])  # so the mean margin is just below that of the first row
     penalty = Penalty(np.ones((1, 1)), np.ones(1), np.zeros(1), cost_weight=0.0, l1_weight=0.0)
     objective = TreeObjective(
-        DenseDesign(phi),
+        Design(phi),
         np.array([5.0, 1.0, 1.0, 1.0]),
         sample_weight,
         LOSSES["squared"],

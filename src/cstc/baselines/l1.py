@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Lasso, LogisticRegression
 
 from ..model import FittedTree
+from ..paper.codes import as_array
 from ..paper.features import Columns
 from ._base import COMMON, Baseline
 from ._columns import check_weak_learners, columns_of
@@ -104,7 +105,7 @@ class L1(Baseline):
             )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # its end is far below what a choice by quality sees
-            solver.fit(rows.phi, rows.y, sample_weight=rows.weights)
+            solver.fit(as_array(rows.phi), rows.y, sample_weight=rows.weights)
         weights = np.ravel(solver.coef_) / shared.scale
         return setting.weighted(
             shared.pool, weights, float(np.ravel(solver.intercept_)[0]) - float(shared.offset @ weights)

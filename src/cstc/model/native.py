@@ -1,7 +1,9 @@
 """The compiled walk (native/_native.c), where it was built; numpy does the same elsewhere, bit for bit.
 
-``CSTC_NATIVE=0`` switches it off.  What C reads is packed here once for each pool, and checked: whatever positions,
-columns and categories a pool names must exist, since C looks them up without asking.
+Beside it stand the two products that training needs of codes of leaves, where numpy gives the same up to rounding.
+
+``CSTC_NATIVE=0`` switches all of it off.  What the walk reads is packed here once for each pool, and checked: whatever
+positions, columns and categories a pool names must exist, since C looks them up without asking.
 """
 
 from __future__ import annotations
@@ -21,7 +23,16 @@ if TYPE_CHECKING:
     from .pool import TreePool
     from .shape import TreeShape
 
-__all__ = ["Packed", "Sums", "Tree", "any_infinite", "available", "usable_cores"]
+__all__ = [
+    "Packed",
+    "Sums",
+    "Tree",
+    "any_infinite",
+    "available",
+    "times_codes",
+    "transposed_codes_times",
+    "usable_cores",
+]
 
 _native: Any = None
 if os.environ.get("CSTC_NATIVE", "1") != "0":
@@ -36,6 +47,7 @@ LEARNER = np.dtype([("root", "<i4"), ("depth", "<i4"), ("kinds", "<u4")], align=
 MISSING_LEFT, ZERO_IS_MISSING, CATEGORICAL, LINEAR, INNER, KIND_BITS = 1, 2, 4, 8, 16, 5
 ROWS_OF_A_THREAD = 2048  # with fewer, another thread is not worth its start
 ROWS_OF_A_CALL = 8192  # between two calls, who waits can be interrupted
+LEARNERS_OF_A_THREAD = 64  # their codes of a row are a line of the cache
 
 
 def available() -> bool:
@@ -283,22 +295,55 @@ def _in_one_piece(X: Any) -> np.ndarray:
     return X if X.flags.aligned else X.copy()
 
 
-def _in_threads(part: Callable[[int, int], None], n: int) -> None:
-    """Parts of the rows side by side, in as many threads as are worth it."""
-    n_threads = min(usable_cores(), n // ROWS_OF_A_THREAD) if n >= 2 * ROWS_OF_A_THREAD else 1
+def times_codes(codes: np.ndarray, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """``Phi @ weights`` of weak learners whose outputs are ``values[t, codes[i, t]]``; threads take parts of the rows.
+
+    All codes must be below the number of columns of `values`: C looks them up without asking.
+    """
+    return _multiply(codes, values, weights, False, codes.shape[0], ROWS_OF_A_THREAD, ROWS_OF_A_CALL)
+
+
+def transposed_codes_times(codes: np.ndarray, values: np.ndarray, margins: np.ndarray) -> np.ndarray:
+    """``Phi.T @ margins``; threads take parts of the learners, so that their number changes no sum."""
+    n_learners = codes.shape[1]
+    return _multiply(codes, values, margins, True, n_learners, LEARNERS_OF_A_THREAD, n_learners)
+
+
+def _multiply(
+    codes: np.ndarray, values: np.ndarray, other: np.ndarray, transposed: bool, n: int, of_a_thread: int, of_a_call: int
+) -> np.ndarray:
+    sums = np.zeros((n, other.shape[1]))
+    if not (sums.size and codes.size):
+        return sums
+    codes = np.require(codes, requirements=["C", "A"])
+    values, other = (np.require(each, np.float64, ["C", "A"]) for each in (values, other))
+    sizes = (*codes.shape, values.shape[1], other.shape[1])
+
+    def part(start: int, stop: int) -> None:
+        _native.multiply(codes, values, other, sums, sizes, transposed, start, stop)
+
+    _in_threads(part, n, of_a_thread, of_a_call)
+    return sums
+
+
+def _in_threads(
+    part: Callable[[int, int], None], n: int, of_a_thread: int = ROWS_OF_A_THREAD, of_a_call: int = ROWS_OF_A_CALL
+) -> None:
+    """Parts of the rows, or of what else there are `n` of, side by side, in as many threads as are worth it."""
+    n_threads = min(usable_cores(), n // of_a_thread) if n >= 2 * of_a_thread else 1
     if n_threads <= 1:
-        for start in range(0, n, ROWS_OF_A_CALL):
-            part(start, min(start + ROWS_OF_A_CALL, n))
+        for start in range(0, n, of_a_call):
+            part(start, min(start + of_a_call, n))
         return
     cuts = np.linspace(0, n, n_threads + 1).astype(int).tolist()
     failed: list[BaseException] = []
 
     def run(start: int, stop: int) -> None:
         try:
-            for first in range(start, stop, ROWS_OF_A_CALL):
+            for first in range(start, stop, of_a_call):
                 if failed:  # elsewhere
                     return
-                part(first, min(first + ROWS_OF_A_CALL, stop))
+                part(first, min(first + of_a_call, stop))
         except BaseException as error:  # handed on to the caller
             failed.append(error)
 

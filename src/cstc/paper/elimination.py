@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..parallel import stop_if_asked
+from .codes import Phi, means
 from .features import Seen
 from .hard_tree import HardTree
 
@@ -63,7 +64,7 @@ def _without_columns(tree: HardTree, rows: Seen, columns: np.ndarray, nodes: np.
     for node in nodes:
         here = np.isin(terminals, np.flatnonzero(tree.shape.paths[:, node]))
         if rows.weights[here].sum() > 0:
-            mean = np.average(rows.phi[np.ix_(here, columns)], axis=0, weights=rows.weights[here])
+            mean = means(rows.phi[np.ix_(here, columns)], rows.weights[here])
             thresholds[node] -= mean @ route[columns, node]
             intercepts[node] += mean @ predict[columns, node]
         route[columns, node] = 0.0
@@ -71,7 +72,7 @@ def _without_columns(tree: HardTree, rows: Seen, columns: np.ndarray, nodes: np.
     return HardTree(tree.shape, route, thresholds, predict, intercepts)
 
 
-def drop_idle_gates(tree: HardTree, phi: np.ndarray) -> HardTree:
+def drop_idle_gates(tree: HardTree, phi: Phi) -> HardTree:
     """Take out every gate that sends all of the given rows one way: they go on without paying for it.
 
     A node whose rows all take one branch is replaced by what is on that branch, and what no row reaches goes too.

@@ -12,26 +12,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..boosting import boost, trees_of, work_of
 from ..costs import ResolvedCosts
 from ..losses import Loss
-from ..matrix import blocks, dense
+from ..matrix import blocks
 from ..method import Problem
 from ..metrics import ndcg
 from ..model import FittedTree, Schema, TreePool, TreeShape
 from ..model.build import Score, build_tree
 from ..rows import Rows, Units, part
-from .objective import DenseDesign, NodeParameters, Penalty, Prior, TreeObjective
+from .codes import Phi, leaf_table, mean_squares, means, phi_and_codes, standardised
+from .objective import Design, NodeParameters, Penalty, Prior, TreeObjective
 
 if TYPE_CHECKING:
     from .hard_tree import HardTree
 
 __all__ = ["Columns", "Seen", "learn_columns"]
 
+BITS = 1 << 18  # words of items that are looked up at a time
 FLOOR = 1e-3  # of a standard deviation of the target: a smaller contribution does not count
 
 
@@ -43,16 +45,19 @@ class Seen:
     ----------
     rows : Rows
         Targets in standard units.
-    phi : ndarray of shape (n, n_columns)
-    bits : uint64 ndarray of shape (n, n_columns, n_words)
-        The items on the branch that a row takes in each column, packed (`TreePool.position_bits`).
+    phi : ndarray or LeafCodes of shape (n, n_columns)
+    codes : unsigned ndarray of shape (n, n_columns)
+        The leaf that a row reaches in each column (`codes.leaf_table`).
+    leaf_bits : uint64 ndarray of shape (n_columns, n_leaves, n_words)
+        The items on the branch to each leaf, packed (`TreePool.position_bits`).
     loss : Loss
     costs : ResolvedCosts
     """
 
     rows: Rows
-    phi: np.ndarray
-    bits: np.ndarray
+    phi: Phi
+    codes: np.ndarray
+    leaf_bits: np.ndarray
     loss: Loss
     costs: ResolvedCosts
 
@@ -69,7 +74,16 @@ class Seen:
         if len(self.rows) <= n:
             return self
         at = np.sort(np.random.default_rng(random_state).choice(len(self.rows), n, replace=False))
-        return replace(self, rows=self.rows.take(at), phi=self.phi[at], bits=self.bits[at])
+        return replace(self, rows=self.rows.take(at), phi=self.phi[at], codes=self.codes[at])
+
+    def bought(self, at: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Words (len(at), n_words): the items on the branches that some rows take in some columns, packed."""
+        leaf_bits, codes = self.leaf_bits[columns], self.codes[np.ix_(at, columns)]
+        words = np.zeros((len(at), leaf_bits.shape[2]), dtype=np.uint64)
+        for rows in blocks(codes, max(1, BITS // max(1, leaf_bits.shape[2] * len(columns)))):
+            branches = leaf_bits[np.arange(len(columns)), codes[rows]]
+            np.bitwise_or.reduce(branches, axis=1, out=words[rows])
+        return words
 
     def error(self, margins: np.ndarray) -> float:
         """The task's own metric, lower is better: MSE, log loss, or 1 - NDCG@5."""
@@ -124,12 +138,10 @@ class Columns:
         scale: float = 1.0,
     ) -> Columns:
         """The columns of some learners; rows have targets in standard units."""
-        seen = []
-        for rows in (train, validation):
-            phi, bits = _transform(pool, rows.X, costs)
-            seen.append(Seen(rows, phi, bits, loss, costs))
-        offset = np.average(seen[0].phi, axis=0, weights=train.weights)
-        seen = [replace(each, phi=(each.phi - offset) / scale) for each in seen]
+        leaf_bits = pool.position_bits(costs.feature_items)[leaf_table(pool)]
+        seen = [Seen(rows, *phi_and_codes(pool, rows.X), leaf_bits, loss, costs) for rows in (train, validation)]
+        offset = means(seen[0].phi, train.weights)
+        seen = [replace(each, phi=standardised(each.phi, offset, scale)) for each in seen]
         return cls(pool, offset, scale, seen[0], seen[1], constant, units, schema)
 
     @property
@@ -147,7 +159,7 @@ class Columns:
     @cached_property
     def spread(self) -> np.ndarray:
         """Standard deviation of each column; they are centred."""
-        return np.sqrt(np.average(self.train.phi**2, axis=0, weights=self.train.weights))
+        return np.sqrt(mean_squares(self.train.phi, self.train.weights))
 
     @property
     def floor(self) -> float:
@@ -180,7 +192,7 @@ class Columns:
             l1_weight=l1_weight,
             floor=self.floor,
         )
-        design = DenseDesign(self.train.phi.astype(dtype, copy=False))
+        design = Design(self.train.phi.astype(dtype, copy=False))
         return kind(design, self.train.y, self.train.weights, self.loss, shape, penalty, gate_slope, prior)
 
     def exact_support(self, parameters: NodeParameters, least: np.ndarray | float = FLOOR) -> NodeParameters:
@@ -248,16 +260,3 @@ def learn_columns(problem: Problem, validation_fraction: float) -> Columns:
         scale=scale,
     )
     return problem.shared["columns"]
-
-
-def _transform(pool: TreePool, X: Any, costs: ResolvedCosts) -> tuple[np.ndarray, np.ndarray]:
-    """The columns at some rows, and the items on their branches there."""
-    position_bits = pool.position_bits(costs.feature_items)
-    values = np.zeros((X.shape[0], pool.n_learners))
-    bits = np.zeros((X.shape[0], pool.n_learners, position_bits.shape[1]), dtype=np.uint64)
-    for rows in blocks(X):
-        block = dense(X, rows)
-        leaves = pool.leaves(block)
-        values[rows] = pool.outputs(block, leaves)
-        bits[rows] = position_bits[leaves]
-    return values, bits

@@ -14,7 +14,7 @@ import numpy as np
 from ..model import TreeShape
 from .features import Seen
 from .hard_tree import HardTree
-from .objective import DenseDesign, NodeParameters, Penalty, Prior, TreeObjective
+from .objective import Design, NodeParameters, Penalty, Prior, TreeObjective
 from .solver import SMALLEST_SHARE, scaled_prior, solve
 
 __all__ = ["fine_tune"]
@@ -55,7 +55,7 @@ def fine_tune(
             floor=floor,
         )
         objective = TreeObjective(
-            DenseDesign(np.ascontiguousarray(train.phi[np.ix_(at, support)])),
+            Design(train.phi[np.ix_(at, support)]),
             train.y[at],
             row_weights[at],
             train.loss,

@@ -13,6 +13,7 @@ from scipy.special import expit
 
 from ..model import TreeShape
 from ..model.pool import unpack_items
+from .codes import Phi
 from .features import Seen
 from .objective import NodeParameters
 
@@ -48,11 +49,11 @@ class HardTree:
             TreeShape.full(1), np.zeros((len(weights), 1)), np.zeros(1), weights[:, None, :], intercepts[None, :]
         )
 
-    def terminals(self, phi: np.ndarray) -> np.ndarray:
+    def terminals(self, phi: Phi) -> np.ndarray:
         """The terminal that each row reaches."""
         return self.shape.traverse_hard(phi @ self.route_weights > self.thresholds)
 
-    def margins(self, phi: np.ndarray, terminals: np.ndarray | None = None) -> np.ndarray:
+    def margins(self, phi: Phi, terminals: np.ndarray | None = None) -> np.ndarray:
         """Final margins (n, n_outputs)."""
         if terminals is None:
             terminals = self.terminals(phi)
@@ -79,8 +80,8 @@ class HardTree:
         for terminal in np.unique(terminals):
             at = np.flatnonzero(terminals == terminal)
             columns = np.flatnonzero(used[terminal])
-            bits = np.bitwise_or.reduce(rows.bits[np.ix_(at, columns)], axis=1)
-            cost[at] = rows.costs.charge(unpack_items(bits, rows.costs.n_items), len(columns))
+            bought = unpack_items(rows.bought(at, columns), rows.costs.n_items)
+            cost[at] = rows.costs.charge(bought, len(columns))
         return cost
 
     def exact_loss(self, rows: Seen, cost_weight: float) -> float:
@@ -115,6 +116,6 @@ class HardTree:
         predict_intercepts[node] = intercepts
         return replace(self, predict_weights=predict_weights, predict_intercepts=predict_intercepts)
 
-    def traverse_soft(self, phi: np.ndarray, slope: float) -> tuple[np.ndarray, np.ndarray]:
+    def traverse_soft(self, phi: Phi, slope: float) -> tuple[np.ndarray, np.ndarray]:
         """Soft traversal probabilities of nodes and terminals, with gates of this slope."""
         return self.shape.traverse_soft(expit(slope * (phi @ self.route_weights - self.thresholds)))

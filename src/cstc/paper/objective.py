@@ -10,8 +10,8 @@ probabilities ``P`` of nodes and ``p`` of terminals,
                  + sum_r c[r] * sqrt(sum_{j in path l} sum_t (F[r,t] B[t,j])^2)
 
 where a node of several outputs (classes) and its gate share one group.  Only two passes over the data are
-needed, ``Phi @ B`` and ``Phi.T @ M``: `DenseDesign` has these two methods, and whatever else has them (leaf
-codes, a GPU array, blocks of rows) can take its place.
+needed, ``Phi @ B`` and ``Phi.T @ M``: `Design` has these two methods, for a dense matrix and for codes of leaves
+(`codes`), and whatever else has them (a GPU array, blocks of rows) can take its place.
 
 Every square root is smoothed by Lemma 1 with a floor under its auxiliary variable,
 
@@ -29,14 +29,15 @@ import numpy as np
 from scipy.special import expit
 
 from ..model import TreeShape
+from .codes import Phi
 
-__all__ = ["Auxiliaries", "DenseDesign", "NodeParameters", "Penalty", "Prior", "TreeObjective"]
+__all__ = ["Auxiliaries", "Design", "NodeParameters", "Penalty", "Prior", "TreeObjective"]
 
 
-class DenseDesign:
-    """``Phi`` as one dense matrix; the only thing that the objective knows of the data."""
+class Design:
+    """``Phi``, dense or as codes of leaves; the only thing that the objective knows of the data."""
 
-    def __init__(self, phi: np.ndarray):
+    def __init__(self, phi: Phi):
         self.phi = phi
         self.n_rows, self.n_learners = phi.shape
 
@@ -207,7 +208,7 @@ class TreeObjective:
 
     Parameters
     ----------
-    design : DenseDesign
+    design : Design
     y : ndarray
         Encoded targets.
     sample_weight : ndarray
