@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS = ["tests/model/test_native.py", "tests/serving/walk/test_native_walk.py"]
+TESTS = ["tests/model/test_native.py", "tests/serving/walk/test_native_walk.py", "tests/paper/test_codes.py"]
 FLAGS = ["-g", "-O1", "-fno-omit-frame-pointer", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 SEEN = "import cstc._native as native; print(native.__file__)"

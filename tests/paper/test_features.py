@@ -25,6 +25,7 @@ from builders import (
     random_tree,
     seeds,
     seen_of,
+    with_constant_leaves,
     with_rows,
 )
 from cstc.boosting import boost, trees_of
@@ -43,9 +44,11 @@ def some_seen(loss, n=30):
     return seen_of(rng, random_pool(rng), random_costs(rng), random_table(rng, n, missing=0.0), loss)
 
 
-def some_columns(loss, seed=0, n=60, n_items=5, scale=1.0):
+def some_columns(loss, seed=0, n=60, n_items=5, scale=1.0, coded=False):
     rng = np.random.default_rng(seed)
     pool, costs = random_pool(rng), random_costs(rng, n_items)
+    if coded:
+        pool = with_constant_leaves(pool)
     train, validation = (random_rows(rng, random_table(rng, m, missing=0.0), loss) for m in (n, 25))
     return columns_of(pool, train, validation, loss, costs, scale=scale), train, validation
 
@@ -91,17 +94,19 @@ def test_sampled_rows_are_rows():
 
 @pytest.mark.parametrize("n_items", [5, 70])  # more items than a 64-bit word holds
 @pytest.mark.parametrize("scale", [1.0, 2.5])
-def test_columns_are_centred_outputs_with_the_bill_of_their_branches(scale, n_items):
-    columns, train, validation = some_columns(LOSSES["squared"], n_items=n_items, scale=scale)
+@pytest.mark.parametrize("coded", [False, True])
+def test_columns_are_centred_outputs_with_the_bill_of_their_branches(coded, scale, n_items):
+    columns, train, validation = some_columns(LOSSES["squared"], n_items=n_items, scale=scale, coded=coded)
     pool, costs = columns.pool, columns.costs
     outputs = np.array([[reference.evaluate_learner(pool, t, x)[0] for t in range(pool.n_learners)] for x in train.X])
     mean = train.weights @ outputs / train.weights.sum()
     np.testing.assert_allclose(columns.offset, mean, atol=1e-12)
     for seen, rows in ((columns.train, train), (columns.validation, validation)):
+        phi = as_array(seen.phi)
         for i, x in enumerate(rows.X):
             for t in range(pool.n_learners):
                 output, features = reference.evaluate_learner(pool, t, x)
-                assert seen.phi[i, t] == pytest.approx((output - mean[t]) / scale, abs=1e-12)
+                assert phi[i, t] == pytest.approx((output - mean[t]) / scale, abs=1e-12)
                 bought = unpack_items(seen.bought(np.array([i]), np.array([t])), costs.n_items)[0]
                 assert set(np.flatnonzero(bought)) == reference.items_of(features, costs.feature_items)
     for t in range(pool.n_learners):
@@ -134,15 +139,17 @@ def test_the_floor_is_a_small_part_of_the_target_through_a_typical_column():
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("coded", [False, True])
 @each_loss
-def test_the_objective_is_that_of_the_columns(loss, dtype):
-    columns, train, _ = some_columns(loss)
+def test_the_objective_is_that_of_the_columns(loss, coded, dtype):
+    columns, train, _ = some_columns(loss, coded=coded)
+    phi = as_array(columns.train.phi)
     shape = TreeShape.full(2)
     objective = columns.objective(shape, 0.3, gate_slope=1.7, l1_weight=0.05, dtype=dtype)
     assert objective.design.phi.dtype == dtype
     parameters = random_parameters(np.random.default_rng(2), objective)
     expected = reference.global_loss(
-        columns.train.phi, columns.train.y, train.weights, loss, shape, parameters, objective.penalty, 1.7
+        phi, columns.train.y, train.weights, loss, shape, parameters, objective.penalty, 1.7
     )
     assert objective.value(parameters) == pytest.approx(expected, rel=1e-9 if dtype is np.float64 else 1e-5)
     penalty = objective.penalty
@@ -177,10 +184,11 @@ def test_contributions_that_do_not_count_become_exact_zeros_and_the_others_stay(
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.5])
+@pytest.mark.parametrize("coded", [False, True])
 @each_loss
 @each_shape
-def test_the_model_undoes_centring_and_scaling(shape, loss, scale):
-    columns, train, _ = some_columns(loss, seed=6, scale=scale)
+def test_the_model_undoes_centring_and_scaling(shape, loss, coded, scale):
+    columns, train, _ = some_columns(loss, seed=6, scale=scale, coded=coded)
     tree = random_tree(np.random.default_rng(6), shape, columns.n_columns, loss.n_outputs)
     model, phi, units = columns.to_model(tree), columns.train.phi, columns.units
     assert (units == Units()) == loss.has_classes

@@ -28,9 +28,9 @@ from cstc.paper.objective import Prior
 
 
 @PROPERTY
-@given(seeds, st.sampled_from([0.0, 0.05]))
-def test_fine_tuning_keeps_support_and_routes_and_never_raises_the_validation_error(seed, l1_weight):
-    rng, tree, pool, costs, X, train = random_case(seed)
+@given(seeds, st.sampled_from([0.0, 0.05]), st.booleans())
+def test_fine_tuning_keeps_support_and_routes_and_never_raises_the_validation_error(seed, l1_weight, coded):
+    rng, tree, pool, costs, X, train = random_case(seed, coded=coded)
     other = random_table(rng, 30, missing=0.0)
     validation = seen_of(rng, pool, costs, other, train.loss)
     reached = hard_reach(tree, train) if rng.random() < 0.5 else rng.random((len(X), tree.shape.n_nodes))

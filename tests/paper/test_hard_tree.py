@@ -17,25 +17,29 @@ from builders import (
     random_table,
     random_tree,
     seen_of,
+    with_constant_leaves,
 )
 from cstc.model import TreeShape
 from cstc.paper.hard_tree import HardTree
 
 
-def build(shape, loss, seed=0, n=30, n_items=5):
-    """A random tree over random columns, and rows for it."""
+def build(shape, loss, seed=0, n=30, n_items=5, coded=False):
+    """A random tree over random columns, and rows for it; Phi is dense, or codes of leaves."""
     rng = np.random.default_rng(seed)
     pool, costs = random_pool(rng), random_costs(rng, n_items)
+    if coded:
+        pool = with_constant_leaves(pool)
     X = random_table(rng, n, missing=0.0)
     tree = random_tree(rng, shape, pool.n_learners, loss.n_outputs)
     return tree, pool, costs, X, seen_of(rng, pool, costs, X, loss)
 
 
+@pytest.mark.parametrize("coded", [False, True])
 @pytest.mark.parametrize("n_items", [5, 70])  # more items than a 64-bit word holds
 @each_loss
 @each_shape
-def test_rows_end_and_pay_as_in_the_reference(shape, loss, n_items):
-    tree, pool, costs, X, rows = build(shape, loss, n_items=n_items)
+def test_rows_end_and_pay_as_in_the_reference(shape, loss, n_items, coded):
+    tree, pool, costs, X, rows = build(shape, loss, n_items=n_items, coded=coded)
     outcomes = [reference.RowOutcome(tree, pool, costs, x) for x in X]
     assert tree.terminals(rows.phi).tolist() == [row.terminal for row in outcomes]
     np.testing.assert_allclose(tree.margins(rows.phi), [row.margins for row in outcomes], rtol=1e-9, atol=1e-12)
@@ -44,10 +48,11 @@ def test_rows_end_and_pay_as_in_the_reference(shape, loss, n_items):
     assert tree.mean_cost(rows) == pytest.approx(np.average(costs, weights=rows.weights), rel=1e-12)
 
 
+@pytest.mark.parametrize("coded", [False, True])
 @each_loss
 @each_shape
-def test_exact_loss_equals_the_reference(shape, loss):
-    tree, pool, costs, X, rows = build(shape, loss, seed=1)
+def test_exact_loss_equals_the_reference(shape, loss, coded):
+    tree, pool, costs, X, rows = build(shape, loss, seed=1, coded=coded)
     expected = reference.exact_loss(tree, pool, costs, X, rows.y, rows.weights, loss, cost_weight=0.3)
     assert tree.exact_loss(rows, 0.3) == pytest.approx(expected, rel=1e-9)
     assert np.average(tree.row_losses(rows, 0.3), weights=rows.weights) == pytest.approx(expected, rel=1e-9)
