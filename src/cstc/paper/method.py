@@ -119,7 +119,8 @@ class Paper(TreeMethod):
     validation_fraction : float, default=0.2
         Part of the training data (whole queries for a ranker) that is held out when `fit` is given no validation data.
     dtype : {"float64", "float32"}, default="float64"
-        Precision of the learner outputs that the solver works on.
+        Precision of the learner outputs that the solver works on.  Boosted trees take no less memory with the second:
+        they are kept as codes of leaves, and sums of what these give are in double precision.
 
     References
     ----------
