@@ -55,7 +55,7 @@ def cells_of(phi):
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(("dtype", "n_leaves"), SIZES.items())
-@pytest.mark.parametrize("n_columns", [1, 2, 3, 4, 7, 8, 10, 15, 19])
+@pytest.mark.parametrize("n_columns", [1, 2, 3, 4, 5, 6, 7, 8, 10, 13, 15, 19])
 def test_products_are_those_of_the_dense_matrix(n_columns, dtype, n_leaves):
     rng = np.random.default_rng(n_columns)
     for n, n_learners in ((1, 1), (3, 21), (600, 5), (257, 16)):

@@ -48,6 +48,8 @@ MISSING_LEFT, ZERO_IS_MISSING, CATEGORICAL, LINEAR, INNER, KIND_BITS = 1, 2, 4, 
 ROWS_OF_A_THREAD = 2048  # with fewer, another thread is not worth its start
 ROWS_OF_A_CALL = 8192  # between two calls, who waits can be interrupted
 LEARNERS_OF_A_THREAD = 64  # their codes of a row are a line of the cache
+#: C takes 8, 4, 2 or 1 columns of a matrix in one pass over the codes; so many more make one pass of two or three.
+FURTHER_COLUMNS = (0, 0, 0, 1, 0, 3, 2, 1)
 
 
 def available() -> bool:
@@ -312,9 +314,13 @@ def transposed_codes_times(codes: np.ndarray, values: np.ndarray, margins: np.nd
 def _multiply(
     codes: np.ndarray, values: np.ndarray, other: np.ndarray, transposed: bool, n: int, of_a_thread: int, of_a_call: int
 ) -> np.ndarray:
-    sums = np.zeros((n, other.shape[1]))
+    n_columns = other.shape[1]
+    further = FURTHER_COLUMNS[n_columns % 8]
+    sums = np.zeros((n, n_columns + further))
     if not (sums.size and codes.size):
-        return sums
+        return sums[:, :n_columns]
+    if further:
+        other = np.pad(other, [(0, 0), (0, further)])
     codes = np.require(codes, requirements=["C", "A"])
     values, other = (np.require(each, np.float64, ["C", "A"]) for each in (values, other))
     sizes = (*codes.shape, values.shape[1], other.shape[1])
@@ -323,7 +329,7 @@ def _multiply(
         _native.multiply(codes, values, other, sums, sizes, transposed, start, stop)
 
     _in_threads(part, n, of_a_thread, of_a_call)
-    return sums
+    return np.ascontiguousarray(sums[:, :n_columns])
 
 
 def _in_threads(
