@@ -30,7 +30,8 @@ import numpy as np
 from ..costs import ResolvedCosts, as_cost_model, counted, span
 from ..matrix import blocks, columns_at, dense, is_sparse
 from . import native
-from .decisions import Decisions
+from .coins import check_ids
+from .decisions import Decisions, expected_total_cost, total_cost
 from .fallbacks import Estimates
 from .links import most_likely, probabilities
 from .outages import columns_named, model_without
@@ -298,12 +299,17 @@ class FittedTree:
         plain[self.pool.linear_feature[self.pool.linear_feature >= 0]] = True
         return plain
 
-    def _matrix(self, X: Any, ignored: np.ndarray | None = None) -> Any:
-        return self.schema.matrix(X, self.plain_features, ignored)
+    def _matrix(self, X: Any, ignored: np.ndarray | None = None, ids: Any = None) -> Any:
+        found = self.schema.matrix(X, self.plain_features, ignored)
+        if ids is not None:  # all rows take this model, but ids that no mixture would take are wrong here too
+            check_ids(ids, found.shape[0])
+        return found
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Any, *, ids: Any = None) -> np.ndarray:
         """Margins of shape (n, n_outputs) at the terminal that each row reaches, or where its limit leaves it."""
-        return self.walk(self._matrix(X)).margins if self.limit is None else self.decision_and_cost(X)[0]
+        if self.limit is None:
+            return self.walk(self._matrix(X, ids=ids)).margins
+        return self.decision_and_cost(X, ids=ids)[0]
 
     def answers(self, margins: np.ndarray) -> np.ndarray:
         """Predictions from margins: values, or classes; None where a row is referred to a person (`decisions`)."""
@@ -314,7 +320,13 @@ class FittedTree:
         return self.schema.classes[most_likely(margins, self.link)]
 
     def predict(
-        self, X: Any, *, return_cost: bool = False, budget: float | None = None, unavailable: Iterable[str] = ()
+        self,
+        X: Any,
+        *,
+        return_cost: bool = False,
+        budget: float | None = None,
+        unavailable: Iterable[str] = (),
+        ids: Any = None,
     ) -> Any:
         """Predicted values or classes.
 
@@ -328,8 +340,10 @@ class FittedTree:
             limit, the smaller one of both counts.
         unavailable : iterable of str, optional
             Sources, items or features that are down: rows are answered without them, and nothing of them is paid.
+        ids : sequence of str or number, optional
+            One for each row, as a `Mixture` takes them; here all rows take this model, whatever their ids are.
         """
-        return self._answered(X, self.answers, return_cost, budget, unavailable)
+        return self._answered(X, self.answers, return_cost, budget, unavailable, ids)
 
     def _answered(
         self,
@@ -338,20 +352,27 @@ class FittedTree:
         return_cost: bool,
         budget: float | None,
         unavailable: Iterable[str],
+        ids: Any,
     ) -> Any:
         if not return_cost and budget is None and _is_nothing(unavailable):
-            return answers(self.decision_function(X))
-        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable)
+            return answers(self.decision_function(X, ids=ids))
+        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable, ids=ids)
         return (answers(margins), cost) if return_cost else answers(margins)
 
     def predict_proba(
-        self, X: Any, *, return_cost: bool = False, budget: float | None = None, unavailable: Iterable[str] = ()
+        self,
+        X: Any,
+        *,
+        return_cost: bool = False,
+        budget: float | None = None,
+        unavailable: Iterable[str] = (),
+        ids: Any = None,
     ) -> Any:
         """Class probabilities, in the order of ``schema.classes``; everything else as in `predict`."""
         if self.schema.classes is None:
             raise ValueError("predict_proba needs a classifier; this model predicts numbers: use predict")
         return self._answered(
-            X, lambda margins: probabilities(margins, self.link), return_cost, budget, unavailable
+            X, lambda margins: probabilities(margins, self.link), return_cost, budget, unavailable, ids
         )
 
     def explain(self, row: Any, *, budget: float | None = None, unavailable: Iterable[str] = ()) -> Explanation:
@@ -383,7 +404,7 @@ class FittedTree:
 
         return _explain_row(self, row, budget, unavailable)
 
-    def item_importance(self, X: Any, y: Any = None) -> ItemTable:
+    def item_importance(self, X: Any, y: Any = None, *, ids: Any = None) -> ItemTable:
         """For each item, the share of rows that buy it, the money that is spent on it, and the loss that it saves.
 
         Parameters
@@ -400,16 +421,16 @@ class FittedTree:
         """
         from .. import _item_importance
 
-        return _item_importance(self, X, y)
+        return _item_importance(self, X, y, ids)
 
-    def apply(self, X: Any) -> np.ndarray:
+    def apply(self, X: Any, *, ids: Any = None) -> np.ndarray:
         """The terminal that the path of each row leads to; a limit may stop the row on its way."""
-        return self.walk(self._matrix(X)).terminals.astype(int)
+        return self.walk(self._matrix(X, ids=ids)).terminals.astype(int)
 
-    def bought_items(self, X: Any, counting: str = "branch") -> np.ndarray:
+    def bought_items(self, X: Any, counting: str = "branch", *, ids: Any = None) -> np.ndarray:
         """Bool (n, n_items): what is bought for each row."""
         check_counting(counting)
-        return self.items_bought(self._matrix(X), counting)
+        return self.items_bought(self._matrix(X, ids=ids), counting)
 
     def items_bought(self, X: Any, counting: str = "branch") -> np.ndarray:
         """`bought_items` of a matrix that was looked at already."""
@@ -419,48 +440,54 @@ class FittedTree:
         return self.terminal_items()[walked.terminals] if counting == "learner" else walked.items
 
     def predict_cost(
-        self, X: Any, counting: str = "branch", *, budget: float | None = None, unavailable: Iterable[str] = ()
+        self,
+        X: Any,
+        counting: str = "branch",
+        *,
+        budget: float | None = None,
+        unavailable: Iterable[str] = (),
+        ids: Any = None,
     ) -> np.ndarray:
         """Exact cost of each row: every item and every weak learner on its path is paid once.
 
-        `budget` and `unavailable` as in `predict`; a budget is counted by branches, as it is paid.
+        `budget`, `unavailable` and `ids` as in `predict`; a budget is counted by branches, as it is paid.
         """
-        return self.decision_and_cost(X, counting, budget=budget, unavailable=unavailable)[1]
+        return self.decision_and_cost(X, counting, budget=budget, unavailable=unavailable, ids=ids)[1]
 
     def total_cost(
-        self, X: Any, y: Any, *, budget: float | None = None, unavailable: Iterable[str] = ()
+        self,
+        X: Any,
+        y: Any,
+        *,
+        budget: float | None = None,
+        unavailable: Iterable[str] = (),
+        ids: Any = None,
     ) -> np.ndarray:
         """What each row costs in all: its features, and its decision, where `y` are the true classes.
 
-        Of a model with prices of errors only (`decisions`).  `budget` and `unavailable` as in `predict`.
+        Of a model with prices of errors only (`decisions`).  `budget`, `unavailable` and `ids` as in `predict`.
         """
-        decisions = self.priced_decisions
-        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable)
-        truth = self.schema.class_numbers(y, len(margins))
-        return cost + decisions.observed(truth, probabilities(margins, self.link))
+        return total_cost(self, X, y, budget=budget, unavailable=unavailable, ids=ids)
 
     def expected_total_cost(
-        self, X: Any, *, budget: float | None = None, unavailable: Iterable[str] = ()
+        self, X: Any, *, budget: float | None = None, unavailable: Iterable[str] = (), ids: Any = None
     ) -> np.ndarray:
         """What each row is expected to cost in all, by its own probabilities; everything else as in `total_cost`."""
-        decisions = self.priced_decisions
-        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable)
-        return cost + decisions.expected(probabilities(margins, self.link)).min(axis=1)
-
-    @property
-    def priced_decisions(self) -> Decisions:
-        """What errors cost; an error where they have no prices."""
-        if self.decisions is None:
-            raise ValueError("this model has no prices of errors; fit CSTCClassifier(error_costs=...) to count them")
-        return self.decisions
+        return expected_total_cost(self, X, budget=budget, unavailable=unavailable, ids=ids)
 
     def decision_and_cost(
-        self, X: Any, counting: str = "branch", *, budget: float | None = None, unavailable: Iterable[str] = ()
+        self,
+        X: Any,
+        counting: str = "branch",
+        *,
+        budget: float | None = None,
+        unavailable: Iterable[str] = (),
+        ids: Any = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """`decision_function` and `predict_cost` in one walk; `budget` and `unavailable` as in `predict`."""
+        """`decision_function` and `predict_cost` in one walk; everything else as in `predict`."""
         check_counting(counting)
         gone = None if _is_nothing(unavailable) else self.columns_named(unavailable)
-        return self.decide(self._matrix(X, gone), counting, budget, gone)
+        return self.decide(self._matrix(X, gone, ids), counting, budget, gone)
 
     def decide(
         self, X: Any, counting: str = "branch", budget: Any = None, gone: np.ndarray | None = None

@@ -24,7 +24,7 @@ import numpy as np
 from ..costs import ResolvedCosts
 from ..matrix import rows_at
 from .coins import coin, coins, is_no_id, turn
-from .decisions import Decisions
+from .decisions import Decisions, expected_total_cost, total_cost
 from .fitted import FittedTree, Walked, check_counting
 from .links import probabilities
 from .schema import Schema
@@ -122,10 +122,6 @@ class Mixture:
     @property
     def decisions(self) -> Decisions | None:
         return self.costlier.decisions
-
-    @property
-    def priced_decisions(self) -> Decisions:
-        return self.costlier.priced_decisions
 
     @property
     def constant(self) -> np.ndarray:
@@ -296,18 +292,13 @@ class Mixture:
         ids: Any = None,
     ) -> np.ndarray:
         """What each row costs in all, with the model that it takes; see `FittedTree.total_cost`."""
-        decisions = self.costlier.priced_decisions
-        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable, ids=ids)
-        truth = self.schema.class_numbers(y, len(margins))
-        return cost + decisions.observed(truth, probabilities(margins, self.link))
+        return total_cost(self, X, y, budget=budget, unavailable=unavailable, ids=ids)
 
     def expected_total_cost(
         self, X: Any, *, budget: float | None = None, unavailable: Iterable[str] = (), ids: Any = None
     ) -> np.ndarray:
         """What each row is expected to cost in all; see `FittedTree.expected_total_cost`."""
-        decisions = self.costlier.priced_decisions
-        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable, ids=ids)
-        return cost + decisions.expected(probabilities(margins, self.link)).min(axis=1)
+        return expected_total_cost(self, X, budget=budget, unavailable=unavailable, ids=ids)
 
     def decision_and_cost(
         self,
