@@ -38,8 +38,8 @@ def turn(seed: int, number: int) -> float:
 
     Examples
     --------
-    >>> sum(turn(0, number) < 0.25 for number in range(1000, 1040))
-    10
+    >>> sum(turn(0, number) < 0.25 for number in range(1000, 1400))
+    100
     """
     return _fraction((_digest(f"{seed}") + number * GOLDEN) % 2**64)
 
