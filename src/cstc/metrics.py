@@ -20,7 +20,6 @@ from sklearn.metrics import get_scorer, r2_score, roc_auc_score
 from sklearn.utils.metadata_routing import UNUSED
 
 from .model import probabilities
-from .model.decisions import decisions_in
 from .resampling import Resamples, auc_draws, r2_draws
 from .rows import Rows, check_queries
 
@@ -201,7 +200,7 @@ class _ErrorCost(Quality):
 
     def _by_row(self, model: Any, rows: Rows, margins: np.ndarray) -> np.ndarray:
         y = model._check_y(rows.y, reset=False)
-        return -decisions_in(model.model_).observed(y, probabilities(margins, model.model_.link))
+        return -model.model_.priced_decisions.observed(y, probabilities(margins, model.model_.link))
 
 
 class _Scored(Quality):

@@ -14,13 +14,10 @@ Only numpy is imported here: a loaded model needs nothing else.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from .links import probabilities
-
-__all__ = ["Decisions", "decisions_in", "expected_total_cost", "total_cost"]
+__all__ = ["Decisions"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,24 +75,3 @@ class Decisions:
     def observed(self, truth: np.ndarray, shares: np.ndarray) -> np.ndarray:
         """What the decisions of some rows cost, whose classes are known by number."""
         return self.costs[truth, self.taken(shares)]
-
-
-def decisions_in(model: Any) -> Decisions:
-    """What errors cost in a model; an error where they have no prices."""
-    if model.decisions is None:
-        raise ValueError("this model has no prices of errors; fit CSTCClassifier(error_costs=...) to count them")
-    return model.decisions
-
-
-def total_cost(model: Any, X: Any, y: Any, **options: Any) -> np.ndarray:
-    """What the features and the decision of each row cost together, where `y` are the true classes."""
-    decisions = decisions_in(model)
-    margins, cost = model.decision_and_cost(X, **options)
-    return cost + decisions.observed(model.schema.class_numbers(y, len(margins)), probabilities(margins, model.link))
-
-
-def expected_total_cost(model: Any, X: Any, **options: Any) -> np.ndarray:
-    """The same before the truth is known, by the probabilities of each row."""
-    decisions = decisions_in(model)
-    margins, cost = model.decision_and_cost(X, **options)
-    return cost + decisions.expected(probabilities(margins, model.link)).min(axis=1)
