@@ -131,7 +131,7 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
     def score(self, X, y, sample_weight=None):
         """The share of rows that `predict` is right about; a row that is referred to a person is no hit."""
         check_is_fitted(self)
-        if self.error_costs is None:
+        if self.model_.decisions is None:
             return super().score(X, y, sample_weight)
         y = column_or_1d(y)
         hits = np.array([answer == truth for answer, truth in zip(self.predict(X).tolist(), y.tolist(), strict=True)])

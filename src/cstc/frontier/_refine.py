@@ -73,6 +73,7 @@ def mixture_of(fits: Fits, cheaper: Point, costlier: Point, mean_cost: float) ->
     share = share_for(mean_cost, cheaper.cost, costlier.cost)
     trees = cheaper.model.model_, costlier.model.model_
     model = copy.copy(costlier.model)
+    model.set_params(cost_weight=None, mean_cost=mean_cost)  # what a clone would be fitted to
     model.cost_weight_ = cheaper.cost_weight, costlier.cost_weight
     model.model_ = Mixture(*trees, share=share, seed=int(fits.estimator.random_state))
     model._reached = model.model_.mixed(cheaper.model._reached, costlier.model._reached)
