@@ -22,9 +22,9 @@ from ._choice import Choice
 from ._evidence import Evidence, Point, kept_of
 from ._fits import Fits
 from ._grid import fit_given, search
-from ._identity import costs_identity, data_identity, settings_identity
+from ._identity import costs_identity, data_identity, differences, settings_identity
 from ._parts import part_rows, with_checked_weights
-from ._refine import MOST_FITS, bisect, differences, hole_around, mixture_of
+from ._refine import MOST_FITS, bisect, hole_around, mixture_of
 from ._table import FrontierTable
 
 __all__ = ["Frontier"]
