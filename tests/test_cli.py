@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 import cstc
 from builders import N_FEATURES
+from cstc import CSTCClassifier
 from cstc.cli import main
 from cstc.serving.http import server
 from serving.worlds import NAMES, random_world
@@ -248,6 +249,21 @@ def test_inspect_is_quick_to_start():
 def test_serving_in_process_needs_no_web_server():
     code = "import sys, cstc.serving; assert not {'starlette', 'uvicorn', 'click'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_inspect_prints_what_errors_cost(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    names = np.where(X[:, 0] > 0, "sick", "well")
+    errors = {"sick": {"well": 5000, None: 60}, "well": {"sick": 300, None: 60}}
+    CSTCClassifier(error_costs=errors, n_weak_learners=5, random_state=0).fit(X, names).save(tmp_path / "model.cstc")
+    result = CliRunner().invoke(main, ["inspect", str(tmp_path / "model.cstc")])
+    assert result.exit_code == 0, result.output
+    lines = [line for line in result.output.splitlines() if line.startswith("errors ")]
+    assert lines == [
+        "errors       where sick is true, to decide costs: sick 0, well 5000, refer to a person 60",
+        "errors       where well is true, to decide costs: sick 300, well 0, refer to a person 60",
+    ]
 
 
 def test_inspect_prints_a_limit_and_both_models_of_a_mixture(folder):

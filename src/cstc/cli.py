@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import __version__
-from .model import FittedTree
+from .model import Decisions, FittedTree
 from .model.file import FileIdentity, ModelFileError, load_named
 from .model.mixture import Mixture
 
@@ -252,6 +252,8 @@ def _summary(tree: FittedTree) -> list[str]:
     ]
     if tree.limit is not None:
         lines.append(f"limit        {tree.limit:g}; no row pays more")
+    if tree.decisions is not None and classes is not None:
+        lines += _errors(tree.decisions, [str(name) for name in classes])
     n_fallbacks = tree.fallback_weights.shape[1]
     if n_fallbacks:
         lines.append(f"fallbacks    {_count(n_fallbacks, 'expert')} for when a source is down or the budget is spent")
@@ -259,6 +261,16 @@ def _summary(tree: FittedTree) -> list[str]:
         lines.append(f"sources      {_few(tree.estimates.source_names) or 'none'}")
     if tree.costs.evaluation:
         lines.append(f"evaluation   {tree.costs.evaluation:g} for each weak learner")
+    return lines
+
+
+def _errors(decisions: Decisions, names: list[str]) -> list[str]:
+    """What each decision costs, by the truth."""
+    lines = []
+    decided = [*names, "refer to a person"]
+    for name, prices in zip(names, decisions.costs.tolist(), strict=True):
+        told = [f"{each} {price:g}" for each, price in zip(decided, prices, strict=False)]
+        lines.append(f"errors       where {name} is true, to decide costs: {_few(told)}")
     return lines
 
 

@@ -254,7 +254,8 @@ def make_cost_scorer(quality: Any = None, *, cost_weight: Any = None, mean_cost:
     Parameters
     ----------
     quality : callable, str or None, default=None
-        As in `cstc.Frontier`.  None: R² for regression, AUC for classes, NDCG@5 for ranking.
+        As in `cstc.Frontier`.  None: R² for regression, AUC for classes, NDCG@5 for ranking; where errors have prices,
+        what they cost, with a minus, so that with ``cost_weight=1`` the score is minus the total cost.
     cost_weight : float, optional
         The score is the quality less `cost_weight` times the mean cost of the rows.  (This is quality for one unit of
         cost, while `cost_weight` of the estimators is risk for one unit.)
@@ -291,7 +292,8 @@ def make_cost_scorer(quality: Any = None, *, cost_weight: Any = None, mean_cost:
     if (cost_weight is None) == (mean_cost is None):
         raise ValueError("give either cost_weight= or mean_cost=, to weigh cost or to limit it")
     for name, value in (("cost_weight", cost_weight), ("mean_cost", mean_cost)):
-        if value is not None and not (isinstance(value, Real) and 0 <= float(value) < np.inf):
+        is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+        if value is not None and not (is_number and 0 <= float(value) < np.inf):
             raise ValueError(f"{name} is {value!r}; it must be a finite number, 0 or more")
     if quality is not None and not callable(quality):
         if not isinstance(quality, str):

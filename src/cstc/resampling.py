@@ -18,7 +18,7 @@ __all__ = ["Resamples", "auc_draws", "cost_draws", "r2_draws", "standard_error"]
 
 N_DRAWS = 200  # a standard error is then known to about 5% of itself
 FEWEST_DRAWS = 50
-MOST_CELLS = 20_000_000  # counts that are kept, a byte each: of more than 100,000 rows there are fewer samples
+MOST_CELLS = 2_000_000  # of counts: of more than 10,000 rows there are fewer samples, which tell an error to a tenth
 BLOCK_CELLS = 4_000_000  # and those that are worked with at a time
 
 

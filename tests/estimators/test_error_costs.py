@@ -47,6 +47,9 @@ def referring():
         (5, "has the shape ()"),
         ("prices", "give 2 rows, one for each class as the truth"),
         ([[0, 1], [1]], "give 2 rows"),
+        ([["0", "300"], ["5000", "0"]], "give 2 rows"),
+        ([[False, True], [True, False]], "give 2 rows"),
+        ({0: {1: True}, 1: {0: 5}}, "error_costs[0][1] is True; it must be a number"),
         ([[0, -1], [1, 0]], "error_costs[0][1] is -1.0; prices of errors must be finite and 0 or more"),
         ([[0, 1], [np.nan, 0]], "error_costs[1][0] is nan"),
         ([[0, np.inf], [1, 0]], "error_costs[0][1] is inf"),
@@ -245,8 +248,9 @@ def test_a_frontier_sweeps_the_exchange_rate_and_counts_in_money(frontier):
         total = model.total_cost(X[500:], Y[500:])
         errors = total - model.predict_cost(X[500:])
         assert row["validation_quality"] == pytest.approx(-errors.mean())
-        assert row["total_cost"] == pytest.approx(total.mean())
-        assert row["total_cost_error"] == pytest.approx(total.std() / np.sqrt(200), rel=0.25)
+        assert row["total_cost"] == pytest.approx(row["mean_cost"] - row["quality"])
+        assert row["total_cost"] == pytest.approx(total.mean(), abs=3 * total.std() / np.sqrt(200))
+        assert 0 < row["total_cost_error"] < total.std() / np.sqrt(200)  # of more rows than these
     weights = frontier.tried_.column("cost_weight")
     assert weights.min() == 0
     assert weights.max() > 1
@@ -259,8 +263,31 @@ def test_a_frontier_draws_total_cost(frontier):
     assert display.ax_.get_ylabel() == "total cost"
     np.testing.assert_allclose(display.qualities[0], frontier.table_.column("total_cost"))
     plain = cstc.Frontier(CSTCClassifier(**SMALL), n_weights=2).fit(X[:300], Y[:300])
-    with pytest.raises(ValueError, match="a frontier without prices of errors"):
-        frontier.plot(others={"plain": plain})
+    for one, other in ((frontier, plain), (plain, frontier)):
+        with pytest.raises(ValueError, match="quality and money do not go into one picture"):
+            one.plot(others={"other": other})
+
+
+def test_within_a_budget_the_least_total_cost_is_chosen(frontier):
+    totals, costs = frontier.table_.column("total_cost"), frontier.table_.column("mean_cost")
+    assert frontier.best(mean_cost=float("inf")) is frontier.models_[int(np.argmin(totals))]
+    within = np.flatnonzero(costs <= costs[-1] / 2)
+    assert frontier.best(mean_cost=float(costs[-1] / 2)) is frontier.models_[within[np.argmin(totals[within])]]
+
+
+def test_cheaper_tests_are_not_bought_less():
+    """What is taken is compared with the model that buys nothing only after all candidates were compared."""
+    X, y = make_classification(900, 6, n_informative=5, n_redundant=0, weights=[0.7], random_state=1)
+    errors = [[0, 300, 60], [5000, 0, 60]]
+    paid = [
+        CSTCClassifier(**SMALL | {"n_weak_learners": 50}, error_costs=errors, cost_weight=weight)
+        .fit(X[:450], y[:450])
+        .predict_cost(X[450:])
+        .mean()
+        for weight in (1.0, 0.1, 0.01, 0.001)
+    ]
+    assert paid[-1] > 0
+    assert paid == sorted(paid)
 
 
 def test_a_limit_is_chosen_by_what_errors_cost(frontier):

@@ -54,9 +54,8 @@ def problem(risk=1.0):
     """All that a search asks a problem for: rows whose constant has a risk, and prices from 1 to 32."""
     y = np.array([-1.0, 1.0]) * np.sqrt(risk)
     costs = ResolvedCosts([f"x{j}" for j in range(6)], np.array(PRICES), np.eye(6, dtype=bool), 0.0)
-    return SimpleNamespace(
-        costs=costs, rows=Rows(np.zeros((2, 6)), y, np.ones(2)), loss=SquaredLoss(), progress=QUIET, random_state=0
-    )
+    rows, loss = Rows(np.zeros((2, 6)), y, np.ones(2)), SquaredLoss()
+    return SimpleNamespace(costs=costs, rows=rows, loss=loss, stakes=loss, progress=QUIET, random_state=0)
 
 
 @dataclass

@@ -139,9 +139,10 @@ def plain_rule(points, full):
     for number, one in enumerate(points):
         beaten = False
         for other in points[:number]:
-            if one is full and other.cost < one.cost:
+            if one is full:
                 error = np.std(other.known.draws - one.known.draws, ddof=1)
                 beaten |= other.quality - one.quality > error
+                beaten |= other.cost == one.cost and other.quality == one.quality
             else:
                 beaten |= other.quality >= one.quality
         if not beaten:

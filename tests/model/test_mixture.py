@@ -5,6 +5,7 @@ import pickle
 import re
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +21,7 @@ from cstc.model.coins import coin, coins, turn
 from cstc.model.mixture import share_for
 from cstc.serving import OnDemandPredictor, Session, extractor
 from cstc.serving.mixture import compile_model
-from model_files import random_mixture, random_rows
+from model_files import random_mixture, random_model, random_rows
 
 PRICES = [1.0, 2.0, 4.0, 8.0, 16.0]
 IDS = [f"patient {k}" for k in range(300)]
@@ -317,3 +318,16 @@ def test_numbers_have_no_probabilities():
     mixture = random_mixture(np.random.default_rng(0), "identity")
     with error("predict_proba needs a classifier"):
         mixture.predict_proba(np.zeros((1, len(mixture.schema.feature_names))))
+
+
+def test_a_plain_model_takes_ids_too_and_all_rows_take_it():
+    """Whoever loads a file need not know whether a mixture is in it."""
+    rng = np.random.default_rng(4)
+    model = random_model(rng, "logistic")
+    X = random_rows(rng, model, 5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for ask in (model.predict, model.predict_proba, model.predict_cost, model.apply, model.bought_items):
+            np.testing.assert_array_equal(ask(X, ids=list("abcde")), ask(X))
+            with pytest.raises(ValueError, match="ids has 2 entries, X has 5 rows"):
+                ask(X, ids=["a", "b"])

@@ -11,12 +11,6 @@ matplotlib.use("Agg")
 LONG = "a name of a measurement that nobody can remember $x_1$ and that goes on and on"
 
 
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    matplotlib.pyplot.close("all")
-
-
 def belief(rng, n_classes):
     if n_classes is None:
         return Belief(float(rng.normal(100, 20)), None, 12.5)

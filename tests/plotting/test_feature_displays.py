@@ -14,12 +14,6 @@ pytest.importorskip("matplotlib.pyplot")
 matplotlib.use("Agg")
 
 
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    matplotlib.pyplot.close("all")
-
-
 @pytest.fixture(scope="module")
 def quadrants():
     X, y = make_quadrants(800, random_state=0)

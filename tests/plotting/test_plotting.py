@@ -24,13 +24,6 @@ matplotlib.use("Agg")
 DRAWN = SHAPES | {"chain of 10": TreeShape.chain(10), "quadrants": TreeShape.full(3)}
 
 
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    if "matplotlib.pyplot" in sys.modules:
-        matplotlib.pyplot.close("all")
-
-
 def fitted(model):
     """An estimator around a model that no training has made."""
     estimator = CSTCRegressor()

@@ -32,7 +32,6 @@ from ..losses import Loss
 from ..matrix import column_at, is_sparse, missing_columns, rows_at, to_csr
 from ..method import CandidateRow, Method, OutOfFold, Problem, Trained
 from ..model import Decisions, FittedTree, Schema, Training
-from ..model.coins import check_ids
 from ..model.file import save
 from ..model.mixture import Mixture
 from ..model.schema import Encoded, encode, refuse_one_row
@@ -453,22 +452,13 @@ class CSTCBase(BaseEstimator):
         strange: set[str] = set()
         return Encoded(self._check_X(X, reset=False, strange=strange), frozenset(strange))
 
-    def _by_ids(self, rows: Encoded, ids: Any) -> dict[str, Any]:
-        """What a mixture takes beside the rows; for any other model the ids are checked, and all rows take it."""
-        if ids is None:
-            return {}
-        ids = check_ids(ids, rows.matrix.shape[0])
-        return {"ids": ids} if isinstance(self.model_, Mixture) else {}
-
     def _margins(self, X, ids=None) -> np.ndarray:
         check_is_fitted(self)
-        rows = self._rows(X)
-        return self.model_.decision_function(rows, **self._by_ids(rows, ids))
+        return self.model_.decision_function(self._rows(X), ids=ids)
 
     def _predict(self, X, ids, **options):
         check_is_fitted(self)
-        rows = self._rows(X)
-        return self.model_.predict(rows, **options, **self._by_ids(rows, ids))
+        return self.model_.predict(self._rows(X), ids=ids, **options)
 
     def predict_cost(self, X, counting="branch", *, budget=None, unavailable=(), ids=None):
         """Exact cost of each row: every item and every weak learner on its path is paid once.
@@ -487,9 +477,7 @@ class CSTCBase(BaseEstimator):
         ndarray of shape (n,)
         """
         check_is_fitted(self)
-        rows = self._rows(X)
-        by_ids = self._by_ids(rows, ids)
-        return self.model_.predict_cost(rows, counting, budget=budget, unavailable=unavailable, **by_ids)
+        return self.model_.predict_cost(self._rows(X), counting, budget=budget, unavailable=unavailable, ids=ids)
 
     def explain(self, row, *, budget=None, unavailable=(), id=None, number=0):
         """Step by step, how the answer for one row comes about: what is bought, why, and what it changes.
@@ -532,14 +520,12 @@ class CSTCBase(BaseEstimator):
             One row for each item that the model may buy, the one that most is spent on first; ``to_pandas()``.
         """
         check_is_fitted(self)
-        rows = self._rows(X)
-        return self.model_.item_importance(rows, y, **self._by_ids(rows, ids))
+        return self.model_.item_importance(self._rows(X), y, ids=ids)
 
     def apply(self, X, *, ids=None):
         """The terminal element that each row reaches; those of the second model of a mixture come after the first's."""
         check_is_fitted(self)
-        rows = self._rows(X)
-        return self.model_.apply(rows, **self._by_ids(rows, ids))
+        return self.model_.apply(self._rows(X), ids=ids)
 
     def with_limit(self, limit):
         """The same model with a hard budget of its own: no row pays more, wherever it is answered.

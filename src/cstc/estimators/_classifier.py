@@ -112,9 +112,8 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
         of its two models answers a row; without ids the number of the row does.
         """
         check_is_fitted(self)
-        rows = self._rows(X)
-        options = {"return_cost": return_cost, "budget": budget, "unavailable": unavailable}
-        return self.model_.predict_proba(rows, **options | self._by_ids(rows, ids))
+        options = {"return_cost": return_cost, "budget": budget, "unavailable": unavailable, "ids": ids}
+        return self.model_.predict_proba(self._rows(X), **options)
 
     def predict(self, X, *, return_cost=False, budget=None, unavailable=(), ids=None):
         """Predicted classes of shape (n,).
@@ -132,7 +131,7 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
     def score(self, X, y, sample_weight=None):
         """The share of rows that `predict` is right about; a row that is referred to a person is no hit."""
         check_is_fitted(self)
-        if self.error_costs is None:
+        if self.model_.decisions is None:
             return super().score(X, y, sample_weight)
         y = column_or_1d(y)
         hits = np.array([answer == truth for answer, truth in zip(self.predict(X).tolist(), y.tolist(), strict=True)])
@@ -154,16 +153,14 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
             In the currency of `costs` and `error_costs`, which are needed for it.
         """
         check_is_fitted(self)
-        rows = self._rows(X)
-        options = {"budget": budget, "unavailable": unavailable} | self._by_ids(rows, ids)
-        return self.model_.total_cost(rows, column_or_1d(y), **options)
+        options = {"budget": budget, "unavailable": unavailable, "ids": ids}
+        return self.model_.total_cost(self._rows(X), column_or_1d(y), **options)
 
     def expected_total_cost(self, X, *, budget=None, unavailable=(), ids=None):
         """What each row is expected to cost in all, by its own probabilities; everything else as in `total_cost`."""
         check_is_fitted(self)
-        rows = self._rows(X)
-        options = {"budget": budget, "unavailable": unavailable} | self._by_ids(rows, ids)
-        return self.model_.expected_total_cost(rows, **options)
+        options = {"budget": budget, "unavailable": unavailable, "ids": ids}
+        return self.model_.expected_total_cost(self._rows(X), **options)
 
     def _check_method(self, method):
         check_error_costs(self, method)

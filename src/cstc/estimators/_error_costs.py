@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -31,13 +32,7 @@ def check_error_costs(estimator: Any, method: Method) -> None:
 
 def decisions_of(error_costs: Any, classes: np.ndarray) -> Decisions:
     """The prices of errors in the order of the classes."""
-    if isinstance(error_costs, Mapping):
-        costs = _of_names(error_costs, classes)
-    else:
-        try:
-            costs = np.array(error_costs, dtype=float)
-        except (TypeError, ValueError):
-            raise ValueError(f"error_costs is {error_costs!r}; {_wanted(classes)}") from None
+    costs = _of_names(error_costs, classes) if isinstance(error_costs, Mapping) else _of_table(error_costs, classes)
     n = len(classes)
     if costs.shape not in ((n, n), (n, n + 1)):
         raise ValueError(f"error_costs has the shape {costs.shape}; {_wanted(classes)}")
@@ -51,6 +46,16 @@ def decisions_of(error_costs: Any, classes: np.ndarray) -> Decisions:
     if not costs.any():
         raise ValueError("error_costs is 0 everywhere: no error costs anything, and there is nothing to decide")
     return Decisions(costs)
+
+
+def _of_table(error_costs: Any, classes: np.ndarray) -> np.ndarray:
+    try:
+        given = np.array(error_costs)
+        if given.dtype.kind in "iufO":  # not text, nor true and false, which numpy would make numbers of
+            return given.astype(float)
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(f"error_costs is {error_costs!r}; {_wanted(classes)}")
 
 
 def _wanted(classes: np.ndarray) -> str:
@@ -85,8 +90,7 @@ def _of_names(error_costs: Mapping, classes: np.ndarray) -> np.ndarray:
                 f"{[name for name in decisions if name != truth]} need one each (None: refer to a person)"
             )
         for decision, price in prices.items():
-            try:
-                costs[row, decisions.index(decision)] = float(price)
-            except (TypeError, ValueError):
-                raise ValueError(f"error_costs[{truth!r}][{decision!r}] is {price!r}; it must be a number") from None
+            if isinstance(price, bool | np.bool_) or not isinstance(price, Real):
+                raise ValueError(f"error_costs[{truth!r}][{decision!r}] is {price!r}; it must be a number")
+            costs[row, decisions.index(decision)] = float(price)
     return costs

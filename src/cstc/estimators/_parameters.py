@@ -102,7 +102,8 @@ def check_parameters(estimator) -> None:
     """Every parameter that can be wrong, with what would be right; the method checks its own."""
     for name in ("cost_weight", "mean_cost"):
         value = getattr(estimator, name)
-        if value is not None and (not isinstance(value, Real) or not np.isfinite(float(value)) or value < 0):
+        is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+        if value is not None and (not is_number or not np.isfinite(float(value)) or value < 0):
             raise ValueError(f"{name} is {value!r}; it must be a finite number, 0 or more, or None")
     if estimator.cost_weight is not None and estimator.mean_cost is not None:
         raise ValueError(

@@ -6,7 +6,7 @@ few rows are.  With the margins ``a`` of an expert at rows that it never saw, th
     scale * a + shift
 
 that lose least are its margins from then on (Platt's scaling; for more than two classes one scale, and a shift for
-each class).  A few rows' worth of "as it is" stands beside the data.
+each class), where leaving them as they are counts for something, so that few rows change little.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .expert import Expert
 
 __all__ = ["calibrated_expert", "calibration"]
 
-AS_IT_IS = 5.0  # rows: chosen on 120 to 600 rows of three sets of the benchmark, where 1 and 5 differ little
+AS_IT_IS = 5.0  # log loss, summed over rows, for a scale or a shift that is 1 off; on three sets 1 and 5 differ little
 
 
 def calibration(loss: Loss, margins: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[float, np.ndarray]:

@@ -35,7 +35,7 @@ from .gates import expect_gates
 from .lazy import LazyExperts
 from .purchases import EXPONENTS, MOST_STAGES, unit_of_prices
 from .sources import Sources, sources_of
-from .worthwhile import without_idle_purchases
+from .worthwhile import weighed_in_money
 
 __all__ = ["Experts"]
 
@@ -111,9 +111,10 @@ class Experts(Method):
         else:
             problem.report("gates")
             candidates = candidates_for(family, units.standard_weight(problem.cost_weight))
-        taken = least_of(candidates)
-        if problem.decisions is not None and problem.cost_weight > 0:
-            candidates, taken = without_idle_purchases(family, candidates, taken, problem.cost_weight)
+        if problem.decisions is None or problem.cost_weight == 0:
+            taken = least_of(candidates)
+        else:
+            candidates, taken = weighed_in_money(family, candidates, problem.cost_weight)
         at, paid = taken.paid()
         judges = Rows(None, problem.rows.y[at], problem.rows.weights[at])
         return Preview(judges, paid, lambda: self._build(problem, candidates, taken, sources))

@@ -1,23 +1,25 @@
-"""Whether buying anything is worth it, where errors have prices.
+"""Which candidate to take where errors have prices, and whether buying anything is worth it.
 
-With errors in money nobody chooses a cost weight on rows of their own: the model that is expected to cost least is the
+What a candidate saves against the model that buys nothing is the mean of what is expected (precise, and too good) and
+what was observed out of fold (noisy); the one that saves most is the best.
+
+With errors in money nobody chooses a cost weight on rows of their own: the model that seems to cost least is the
 answer.  It is the best of many, by rows that have chosen it, so it looks better than it is.  At most stakes that does
-no harm.  Where errors cost about as much as the features do, it buys for nothing: a model is taken only if it saves
-more than part of a standard error against the one that buys nothing.  What it saves is the mean of what is expected
-(precise, and too good) and what was observed out of fold (noisy).
+no harm.  Where errors cost about as much as the features do, it buys for nothing: so it is taken only if it saves more
+than part of a standard error.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from ..costs import ResolvedCosts
 from .candidates import Candidate, Family
 from .gates import Policy
 
-__all__ = ["free_of", "without_idle_purchases"]
+__all__ = ["free_of", "weighed_in_money"]
 
 HURDLE = 0.75  # standard errors; of 0, 0.5, 0.75 and 1, by the total cost on three sets of 120 to 600 rows
 
@@ -33,26 +35,40 @@ def free_of(family: Family, cost_weight: float) -> Candidate:
     return Candidate("buys nothing", mean[0], float(paid[0]), "", ([expert], alone), mean)
 
 
-def without_idle_purchases(
-    family: Family, candidates: list[Candidate], taken: Candidate, cost_weight: float
+def weighed_in_money(
+    family: Family, candidates: Sequence[Candidate], cost_weight: float
 ) -> tuple[list[Candidate], Candidate]:
     """All candidates, with the one that buys nothing, and the one to take."""
     free = free_of(family, cost_weight)
-    costs = family.grower.boosting.costs
-    saved = _values(family, free, costs, cost_weight) - _values(family, taken, costs, cost_weight)
+    nothing = _values(family, free, cost_weight)
     weights = family.grower.rows.weights[family.grower.teachers]
-    expected, observed = np.average(saved, axis=1, weights=weights)
-    error = np.sqrt(np.average((saved[1] - observed) ** 2, weights=weights) / saved.shape[1])
-    if (expected + observed) / 2 > HURDLE * error:
-        return [replace(free, why_not="expected to cost more"), *candidates], taken
-    idle = replace(taken, why_not="saves no more than chance would")
-    return [free, *(idle if each is taken else each for each in candidates)], free
+    saved = {
+        id(each): nothing - _values(family, each, cost_weight) for each in candidates if each.grown is not None
+    }
+    means = {key: np.average(found, axis=1, weights=weights).mean() for key, found in saved.items()}
+    best = max((each for each in candidates if id(each) in means), key=lambda each: means[id(each)])
+    noise = saved[id(best)][1]
+    spread = np.average((noise - np.average(noise, weights=weights)) ** 2, weights=weights)
+    error = np.sqrt(spread * (weights**2).sum()) / weights.sum()
+    pays = means[id(best)] > HURDLE * error
+    taken = best if pays else free
+    found = []
+    for each in (free, *candidates):
+        why_not = each.why_not
+        if each is taken:
+            why_not = ""
+        elif each is best:
+            why_not = "saves no more than chance would"
+        elif each.grown is not None:
+            why_not = "saves less, expected and observed"
+        found.append(replace(each, why_not=why_not))
+    return found, next(each for each in found if each.name == taken.name)
 
 
-def _values(family: Family, candidate: Candidate, costs: ResolvedCosts, cost_weight: float) -> np.ndarray:
+def _values(family: Family, candidate: Candidate, cost_weight: float) -> np.ndarray:
     """What each row that teaches gates costs in all, expected and as observed: (2, n)."""
     grower, expected = family.grower, family.grown.expected
-    at, margins = candidate.nodes(costs).out_of_fold()
+    at, margins = candidate.nodes(grower.boosting.costs).out_of_fold()
     rows, paid = candidate.paid()
     paid = cost_weight * paid[np.argsort(rows, kind="stable")]
     return np.stack([expected(margins, at), grower.stakes.value(margins, grower.rows.y[at])]) + paid

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..metrics import cost_summary
 
-__all__ = ["NEAR", "asked_for", "by_percentile", "hole_in", "within_limit"]
+__all__ = ["NEAR", "asked_for", "by_percentile", "hole_in", "is_in_money", "within_limit", "worth_of"]
 
 NEAR = 0.85  # from this part of the mean cost on, a model is near enough to it
 
@@ -26,7 +26,8 @@ def asked_for(asked: Mapping[str, Any]) -> tuple[str, float]:
     given = {name: value for name, value in asked.items() if value is not None}
     names = [f"{name}=" for name in asked]
     if len(given) != 1:
-        raise ValueError(f"give one of {', '.join(names[:-1])} and {names[-1]}, to choose by it")
+        which = f"one of {', '.join(names[:-1])} and {names[-1]}, to choose by it" if len(names) > 1 else names[0]
+        raise ValueError(f"give {which}")
     ((name, value),) = given.items()
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
         raise ValueError(f"{name} is {value!r}; give a number" + ("" if name == "quality" else ", 0 or more"))
@@ -44,7 +45,7 @@ def by_percentile(choice: Any, most: float) -> int:
 
     One that others beat in the mean may still be the best of those.
     """
-    costs, qualities = choice.tried_.column("p95_cost"), choice.tried_.column("quality")
+    costs, qualities = choice.tried_.column("p95_cost"), worth_of(choice.tried_)
     within = np.flatnonzero(costs <= most)
     if len(within):
         return int(within[np.argmax(qualities[within])])  # of equal ones the cheapest, which comes first
@@ -63,16 +64,28 @@ def within_limit(choice: Any, limit: float) -> tuple[Any, float, float]:
     Each is judged as it will be used: with the limit, on the validation rows.
     """
     rows = choice._judges
-    found: list[tuple[float, float, int, Any]] = []
+    found: list[tuple[float, float, int, Any, float]] = []
     for model in choice.tried_models_:
         limited = model.with_limit(limit)
         costs, quality = choice._judge(limited)
         if np.isfinite(quality):
-            found.append((quality, -cost_summary(costs, rows.weights)["mean"], len(found), limited))
+            mean = cost_summary(costs, rows.weights)["mean"]
+            worth = quality - mean if is_in_money(choice.tried_) else quality
+            found.append((worth, -mean, len(found), limited, quality))
     if not found:
         raise ValueError(f"no model has a quality that is a number with max_cost={limit:g}")
-    quality, saved, _, limited = max(found)
+    _, saved, _, limited, quality = max(found)
     return limited, -saved, quality
+
+
+def is_in_money(table: Any) -> bool:
+    """Whether errors have prices: then what tests and errors cost together decides."""
+    return "total_cost" in table[0]
+
+
+def worth_of(table: Any) -> np.ndarray:
+    """What models are chosen by, within a budget: their quality, or what tests and errors cost, with a minus."""
+    return -table.column("total_cost") if is_in_money(table) else table.column("quality")
 
 
 def hole_in(costs: np.ndarray, at: int, mean_cost: float) -> str:

@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 from ..costs import counted, span
 from ..rows import Rows
-from ._budgets import asked_for, by_percentile, hole_in, within_limit
+from ._budgets import asked_for, by_percentile, hole_in, is_in_money, within_limit, worth_of
 from ._evidence import Evidence
 from ._table import FrontierTable
 
@@ -48,7 +48,8 @@ class Choice:
         mean_cost : float, optional
             The most that an input may cost on average.  If this is less than the cheapest model that buys anything
             costs, the answer is the free model, or the cheapest where none is free, with a warning; and so it is where
-            no model costs nearly as much though there is a more expensive one.
+            no model costs nearly as much though there is a more expensive one.  Where errors have prices, the model of
+            least total cost within it; of all models, with ``float("inf")``.
         p95_cost : float, optional
             The most that 95% of the inputs may cost.
         max_cost : float, optional
@@ -109,9 +110,10 @@ class Choice:
                 f"this is the free one{advice}",
                 stacklevel=3,
             )
-        elif hole:
+        elif hole and not is_in_money(self.table_):
             warnings.warn(f"{hole}; this is the cheaper one{advice}", stacklevel=3)
-        return at
+        # where errors have prices, a cheaper model may cost less in all
+        return int(np.argmax(worth_of(self.table_)[: at + 1])) if is_in_money(self.table_) else at
 
     def plot(self, *, mean_cost=None, p95_cost=None, max_cost=None, quality=None, others=None, name=None, ax=None):
         """Draw quality against cost, with light bars for their standard errors.
@@ -140,7 +142,7 @@ class Choice:
             raise ValueError("others must be a mapping: names, and for each a frontier or (costs, qualities)")
         # others have not been out of fold: only the same rows compare
         shown = "validation_quality" if others else "quality"
-        in_money = "total_cost" in self.table_[0]
+        in_money = is_in_money(self.table_)
         shown = "total_cost" if in_money else shown
         curves = {name or type(self.models_[0]).__name__: _curve(self, shown)}
         curves |= {other: _curve(points, shown) for other, points in (others or {}).items()}
@@ -178,8 +180,11 @@ def _curve(points: Any, shown: str) -> tuple[np.ndarray, np.ndarray, np.ndarray 
     """Costs, qualities, and the standard errors of both, where they are known."""
     if isinstance(points, Choice):
         points._check_fitted()
-        if shown == "total_cost" and "total_cost" not in points.table_[0]:
-            raise ValueError("others holds a frontier without prices of errors, which has no total cost to be drawn")
+        if is_in_money(points.table_) != (shown == "total_cost"):
+            raise ValueError(
+                "of two frontiers one has prices of errors and the other has none: quality and money do not go into "
+                "one picture"
+            )
         names = "mean_cost", shown, "mean_cost_error", f"{shown}_error"
         cost, quality, cost_error, quality_error = (points.table_.column(name).astype(float) for name in names)
         return cost, quality, cost_error, quality_error

@@ -176,6 +176,9 @@ def weighed(points: list[Point], full: Point) -> list[Point]:
         assert point.unseen is not None
         known = point.known.less(seen).mixed(point.unseen.less(unseen), share).moved(level)
         row = point.row | {"quality": known.quality, "quality_error": standard_error(known.draws)}
+        if "total_cost" in row:  # of the same rows as the quality; the errors of both parts as if they were apart
+            errors = row["mean_cost_error"] or 0.0, row["quality_error"] or 0.0
+            row |= {"total_cost": row["mean_cost"] - known.quality, "total_cost_error": float(np.hypot(*errors))}
         found.append(replace(point, row=row, known=known))
     return found
 
@@ -187,7 +190,7 @@ def not_dominated(points: list[Point], full: Point | None = None) -> list[Point]
     for point in points:
         if point is full:
             beaten = any(
-                other.quality >= point.quality if other.cost == point.cost else _is_better(other.known, point.known)
+                (other.cost, other.quality) == (point.cost, point.quality) or _is_better(other.known, point.known)
                 for other in points[: points.index(point)]
             )
         else:

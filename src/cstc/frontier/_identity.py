@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -13,7 +14,7 @@ from ..costs import ResolvedCosts
 from ..rows import Rows
 from ._checkpoint import digest
 
-__all__ = ["costs_identity", "data_identity", "settings_identity"]
+__all__ = ["costs_identity", "data_identity", "differences", "settings_identity"]
 
 #: Parameters that do not change what is fitted, or that the frontier sets itself.
 _FREE_PARAMETERS = ("costs", "cost_weight", "mean_cost", "random_state", "n_jobs", "verbose")
@@ -80,3 +81,12 @@ def _as_text(value: Any) -> Any:
     except AttributeError:  # scikit-learn 1.6 cannot print a scorer of a partial
         return _as_text(vars(value))
     return _ADDRESS.sub("", text)  # of an object that says no more of itself: module and name of its class
+
+
+def differences(here: Any, there: Any, name: str = "") -> Iterator[str]:
+    """The names of the entries that are not the same in two nested dictionaries."""
+    if isinstance(here, dict) and isinstance(there, dict):
+        for key in dict.fromkeys([*here, *there]):
+            yield from differences(here.get(key), there.get(key), f"{name}.{key}" if name else str(key))
+    elif here != there:
+        yield name

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from ._budgets import NEAR
 from ._evidence import Known, Point, judged_point, kept_of
 from ._fits import Fits
 
-__all__ = ["MOST_FITS", "bisect", "differences", "hole_around", "mixture_of"]
+__all__ = ["MOST_FITS", "bisect", "hole_around", "mixture_of"]
 
 MOST_FITS = 10
 DEEPEST = 8  # powers of two below a weight, where its neighbour is the full model
@@ -73,6 +73,7 @@ def mixture_of(fits: Fits, cheaper: Point, costlier: Point, mean_cost: float) ->
     share = share_for(mean_cost, cheaper.cost, costlier.cost)
     trees = cheaper.model.model_, costlier.model.model_
     model = copy.copy(costlier.model)
+    model.set_params(cost_weight=None, mean_cost=mean_cost)  # what a clone would be fitted to
     model.cost_weight_ = cheaper.cost_weight, costlier.cost_weight
     model.model_ = Mixture(*trees, share=share, seed=int(fits.estimator.random_state))
     model._reached = model.model_.mixed(cheaper.model._reached, costlier.model._reached)
@@ -129,12 +130,3 @@ def _costs(
     found = cost_summary(np.concatenate([cheaper, costlier]), both)
     found["mean"] = min(found["mean"], mean_cost)  # a rounded share must not exceed what it was made for
     return {f"{name}_cost": value for name, value in found.items()}
-
-
-def differences(here: Any, there: Any, name: str = "") -> Iterator[str]:
-    """The names of the entries that are not the same in two nested dictionaries."""
-    if isinstance(here, dict) and isinstance(there, dict):
-        for key in dict.fromkeys([*here, *there]):
-            yield from differences(here.get(key), there.get(key), f"{name}.{key}" if name else str(key))
-    elif here != there:
-        yield name

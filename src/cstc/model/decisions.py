@@ -14,6 +14,7 @@ Only numpy is imported here: a loaded model needs nothing else.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -68,7 +69,7 @@ class Decisions:
                 least, taken = cost, number
         return taken
 
-    @property
+    @cached_property
     def by_decision(self) -> list[list[float]]:
         return self.costs.T.tolist()
 

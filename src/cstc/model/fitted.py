@@ -17,11 +17,10 @@ Only numpy is imported here: a loaded model needs nothing else.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from numbers import Real
-from os import PathLike
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +29,10 @@ import numpy as np
 from ..costs import ResolvedCosts, as_cost_model, counted, span
 from ..matrix import blocks, columns_at, dense, is_sparse
 from . import native
+from .answering import COUNTINGS, Answering, check_counting
+from .coins import check_ids
 from .decisions import Decisions
 from .fallbacks import Estimates
-from .links import most_likely, probabilities
 from .outages import columns_named, model_without
 from .pool import TreePool, add_in_order, unpack_items
 from .schema import Schema
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = ["COUNTINGS", "FittedTree", "Held", "check_budget", "check_counting", "check_limit", "least_of"]
 
-COUNTINGS = ("branch", "learner")
 ROW_BLOCK = 4096
 MOST_KEPT = 64  # models without some columns
 CELLS = 1 << 23  # rows x learners in one block, at most: what a block keeps in memory
@@ -80,7 +79,7 @@ class Held:
 
 
 @dataclass(frozen=True, eq=False)
-class FittedTree:
+class FittedTree(Answering):
     """A fitted tree of classifiers.
 
     What takes rows takes a matrix of numbers, dense or sparse, or a table with the columns of the schema.
@@ -298,61 +297,17 @@ class FittedTree:
         plain[self.pool.linear_feature[self.pool.linear_feature >= 0]] = True
         return plain
 
-    def _matrix(self, X: Any, ignored: np.ndarray | None = None) -> Any:
-        return self.schema.matrix(X, self.plain_features, ignored)
+    def _matrix(self, X: Any, ignored: np.ndarray | None = None, ids: Any = None) -> Any:
+        found = self.schema.matrix(X, self.plain_features, ignored)
+        if ids is not None:  # all rows take this model, but ids that no mixture would take are wrong here too
+            check_ids(ids, found.shape[0])
+        return found
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Any, *, ids: Any = None) -> np.ndarray:
         """Margins of shape (n, n_outputs) at the terminal that each row reaches, or where its limit leaves it."""
-        return self.walk(self._matrix(X)).margins if self.limit is None else self.decision_and_cost(X)[0]
-
-    def answers(self, margins: np.ndarray) -> np.ndarray:
-        """Predictions from margins: values, or classes; None where a row is referred to a person (`decisions`)."""
-        if self.schema.classes is None:
-            return margins[:, 0]
-        if self.decisions is not None:
-            return self.decisions.answers(probabilities(margins, self.link), self.schema.classes)
-        return self.schema.classes[most_likely(margins, self.link)]
-
-    def predict(
-        self, X: Any, *, return_cost: bool = False, budget: float | None = None, unavailable: Iterable[str] = ()
-    ) -> Any:
-        """Predicted values or classes.
-
-        Parameters
-        ----------
-        X : matrix or table
-        return_cost : bool, default=False
-            Also what each row pays, from the same walk.
-        budget : float, optional
-            No row pays more: one whose path would is answered with what can be had for that.  Of a model that has a
-            limit, the smaller one of both counts.
-        unavailable : iterable of str, optional
-            Sources, items or features that are down: rows are answered without them, and nothing of them is paid.
-        """
-        return self._answered(X, self.answers, return_cost, budget, unavailable)
-
-    def _answered(
-        self,
-        X: Any,
-        answers: Callable[[np.ndarray], np.ndarray],
-        return_cost: bool,
-        budget: float | None,
-        unavailable: Iterable[str],
-    ) -> Any:
-        if not return_cost and budget is None and _is_nothing(unavailable):
-            return answers(self.decision_function(X))
-        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable)
-        return (answers(margins), cost) if return_cost else answers(margins)
-
-    def predict_proba(
-        self, X: Any, *, return_cost: bool = False, budget: float | None = None, unavailable: Iterable[str] = ()
-    ) -> Any:
-        """Class probabilities, in the order of ``schema.classes``; everything else as in `predict`."""
-        if self.schema.classes is None:
-            raise ValueError("predict_proba needs a classifier; this model predicts numbers: use predict")
-        return self._answered(
-            X, lambda margins: probabilities(margins, self.link), return_cost, budget, unavailable
-        )
+        if self.limit is None:
+            return self.walk(self._matrix(X, ids=ids)).margins
+        return self.decision_and_cost(X, ids=ids)[0]
 
     def explain(self, row: Any, *, budget: float | None = None, unavailable: Iterable[str] = ()) -> Explanation:
         """Step by step, how the answer for one row comes about: what is bought, why, and what it changes.
@@ -383,7 +338,7 @@ class FittedTree:
 
         return _explain_row(self, row, budget, unavailable)
 
-    def item_importance(self, X: Any, y: Any = None) -> ItemTable:
+    def item_importance(self, X: Any, y: Any = None, *, ids: Any = None) -> ItemTable:
         """For each item, the share of rows that buy it, the money that is spent on it, and the loss that it saves.
 
         Parameters
@@ -400,16 +355,16 @@ class FittedTree:
         """
         from .. import _item_importance
 
-        return _item_importance(self, X, y)
+        return _item_importance(self, X, y, ids)
 
-    def apply(self, X: Any) -> np.ndarray:
+    def apply(self, X: Any, *, ids: Any = None) -> np.ndarray:
         """The terminal that the path of each row leads to; a limit may stop the row on its way."""
-        return self.walk(self._matrix(X)).terminals.astype(int)
+        return self.walk(self._matrix(X, ids=ids)).terminals.astype(int)
 
-    def bought_items(self, X: Any, counting: str = "branch") -> np.ndarray:
+    def bought_items(self, X: Any, counting: str = "branch", *, ids: Any = None) -> np.ndarray:
         """Bool (n, n_items): what is bought for each row."""
         check_counting(counting)
-        return self.items_bought(self._matrix(X), counting)
+        return self.items_bought(self._matrix(X, ids=ids), counting)
 
     def items_bought(self, X: Any, counting: str = "branch") -> np.ndarray:
         """`bought_items` of a matrix that was looked at already."""
@@ -418,54 +373,12 @@ class FittedTree:
         walked = self.walk(X, items=counting == "branch")
         return self.terminal_items()[walked.terminals] if counting == "learner" else walked.items
 
-    def predict_cost(
-        self, X: Any, counting: str = "branch", *, budget: float | None = None, unavailable: Iterable[str] = ()
-    ) -> np.ndarray:
-        """Exact cost of each row: every item and every weak learner on its path is paid once.
-
-        `budget` and `unavailable` as in `predict`; a budget is counted by branches, as it is paid.
-        """
-        return self.decision_and_cost(X, counting, budget=budget, unavailable=unavailable)[1]
-
-    def total_cost(
-        self, X: Any, y: Any, *, budget: float | None = None, unavailable: Iterable[str] = ()
-    ) -> np.ndarray:
-        """What each row costs in all: its features, and its decision, where `y` are the true classes.
-
-        Of a model with prices of errors only (`decisions`).  `budget` and `unavailable` as in `predict`.
-        """
-        decisions = self.priced_decisions
-        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable)
-        truth = self.schema.class_numbers(y, len(margins))
-        return cost + decisions.observed(truth, probabilities(margins, self.link))
-
-    def expected_total_cost(
-        self, X: Any, *, budget: float | None = None, unavailable: Iterable[str] = ()
-    ) -> np.ndarray:
-        """What each row is expected to cost in all, by its own probabilities; everything else as in `total_cost`."""
-        decisions = self.priced_decisions
-        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable)
-        return cost + decisions.expected(probabilities(margins, self.link)).min(axis=1)
-
-    @property
-    def priced_decisions(self) -> Decisions:
-        """What errors cost; an error where they have no prices."""
-        if self.decisions is None:
-            raise ValueError("this model has no prices of errors; fit CSTCClassifier(error_costs=...) to count them")
-        return self.decisions
-
-    def decision_and_cost(
-        self, X: Any, counting: str = "branch", *, budget: float | None = None, unavailable: Iterable[str] = ()
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """`decision_function` and `predict_cost` in one walk; `budget` and `unavailable` as in `predict`."""
-        check_counting(counting)
-        gone = None if _is_nothing(unavailable) else self.columns_named(unavailable)
-        return self.decide(self._matrix(X, gone), counting, budget, gone)
-
     def decide(
-        self, X: Any, counting: str = "branch", budget: Any = None, gone: np.ndarray | None = None
+        self, X: Any, counting: str = "branch", budget: Any = None, gone: np.ndarray | None = None, ids: Any = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """`decision_and_cost` of a matrix that was looked at already, without the columns `gone`."""
+        """`decision_and_cost` of a matrix that was looked at already; all rows take this model, whatever their ids."""
+        if ids is not None:
+            check_ids(ids, X.shape[0])
         model = self if gone is None else self.without(gone)
         most = least_of(budget, self.limit)
         if most is not None:
@@ -587,12 +500,6 @@ class FittedTree:
     def with_training_date(self, trained: str) -> FittedTree:
         return replace(self, training=replace(self.training, trained=trained))
 
-    def save(self, path: str | PathLike[str], *, trained: Any = None) -> None:
-        """Write the model into one file; see `cstc.save`."""
-        from .. import save  # by the package's own door: the file stands above this module, which knows nothing of it
-
-        save(self, path, trained=trained)
-
     def compressed(self) -> FittedTree:
         """The same model without the learners that no node uses."""
         used = np.flatnonzero((self.expert_weights != 0).any(axis=(1, 2)) | (self.route_weights != 0).any(axis=1))
@@ -603,11 +510,6 @@ class FittedTree:
             route_weights=self.route_weights[used],
             fallback_weights=self.fallback_weights[used],
         )
-
-
-def _is_nothing(unavailable: Any) -> bool:
-    """Whether nothing is said to be down; arrays of names are compared with nothing."""
-    return unavailable is None or (isinstance(unavailable, tuple) and not unavailable)
 
 
 def least_of(budget: Any, limit: float | None) -> float | None:
@@ -633,8 +535,3 @@ def check_budget(budget: Any) -> float:
     if not value >= 0:
         raise ValueError(f"budget is {value}; it must be 0 or more, or None")
     return value
-
-
-def check_counting(counting: Any) -> None:
-    if counting not in COUNTINGS:
-        raise ValueError(f"counting is {counting!r}; it must be one of {COUNTINGS}")

@@ -13,20 +13,19 @@ Only numpy is imported here: a loaded mixture needs nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
-from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..costs import ResolvedCosts
 from ..matrix import rows_at
+from .answering import Answering, check_counting
 from .coins import coin, coins, is_no_id, turn
 from .decisions import Decisions
-from .fitted import FittedTree, Walked, check_counting
-from .links import probabilities
+from .fitted import FittedTree, Walked
 from .schema import Schema
 from .training import Training
 
@@ -44,7 +43,7 @@ def share_for(mean_cost: float, cheaper: float, costlier: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class Mixture(Answering):
     """Two fitted trees, and the share of rows that take the more expensive one.
 
     It predicts, counts cost, explains, is saved and served as a `FittedTree` is.  Terminals and nodes of the more
@@ -122,10 +121,6 @@ class Mixture:
     @property
     def decisions(self) -> Decisions | None:
         return self.costlier.decisions
-
-    @property
-    def priced_decisions(self) -> Decisions:
-        return self.costlier.priced_decisions
 
     @property
     def constant(self) -> np.ndarray:
@@ -217,112 +212,6 @@ class Mixture:
 
     # -- answering -------------------------------------------------------------------------------------------------
 
-    def predict(
-        self,
-        X: Any,
-        *,
-        return_cost: bool = False,
-        budget: float | None = None,
-        unavailable: Iterable[str] = (),
-        ids: Any = None,
-    ) -> Any:
-        """Predicted values or classes.
-
-        Parameters
-        ----------
-        X : matrix or table
-        return_cost, budget, unavailable : optional
-            As in `FittedTree.predict`.
-        ids : sequence of str or number, optional
-            What tells each row from others; its coin is drawn from that.  Without ids it is the number of the row in X.
-        """
-        return self._answered(X, self.answers, return_cost, budget, unavailable, ids)
-
-    def predict_proba(
-        self,
-        X: Any,
-        *,
-        return_cost: bool = False,
-        budget: float | None = None,
-        unavailable: Iterable[str] = (),
-        ids: Any = None,
-    ) -> Any:
-        """Class probabilities, in the order of ``schema.classes``; everything else as in `predict`."""
-        if self.schema.classes is None:
-            raise ValueError("predict_proba needs a classifier; this model predicts numbers: use predict")
-        return self._answered(
-            X, lambda margins: probabilities(margins, self.link), return_cost, budget, unavailable, ids
-        )
-
-    def _answered(
-        self,
-        X: Any,
-        answers: Callable[[np.ndarray], np.ndarray],
-        return_cost: bool,
-        budget: float | None,
-        unavailable: Iterable[str],
-        ids: Any,
-    ) -> Any:
-        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable, ids=ids)
-        return (answers(margins), cost) if return_cost else answers(margins)
-
-    def answers(self, margins: np.ndarray) -> np.ndarray:
-        """Predictions from margins: values, or classes."""
-        return self.costlier.answers(margins)
-
-    def decision_function(self, X: Any, *, ids: Any = None) -> np.ndarray:
-        """Margins of shape (n, n_outputs)."""
-        return self.decision_and_cost(X, ids=ids)[0]
-
-    def predict_cost(
-        self,
-        X: Any,
-        counting: str = "branch",
-        *,
-        budget: float | None = None,
-        unavailable: Iterable[str] = (),
-        ids: Any = None,
-    ) -> np.ndarray:
-        """Exact cost of each row with the model that it takes; see `FittedTree.predict_cost`."""
-        return self.decision_and_cost(X, counting, budget=budget, unavailable=unavailable, ids=ids)[1]
-
-    def total_cost(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        budget: float | None = None,
-        unavailable: Iterable[str] = (),
-        ids: Any = None,
-    ) -> np.ndarray:
-        """What each row costs in all, with the model that it takes; see `FittedTree.total_cost`."""
-        decisions = self.costlier.priced_decisions
-        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable, ids=ids)
-        truth = self.schema.class_numbers(y, len(margins))
-        return cost + decisions.observed(truth, probabilities(margins, self.link))
-
-    def expected_total_cost(
-        self, X: Any, *, budget: float | None = None, unavailable: Iterable[str] = (), ids: Any = None
-    ) -> np.ndarray:
-        """What each row is expected to cost in all; see `FittedTree.expected_total_cost`."""
-        decisions = self.costlier.priced_decisions
-        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable, ids=ids)
-        return cost + decisions.expected(probabilities(margins, self.link)).min(axis=1)
-
-    def decision_and_cost(
-        self,
-        X: Any,
-        counting: str = "branch",
-        *,
-        budget: float | None = None,
-        unavailable: Iterable[str] = (),
-        ids: Any = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """`decision_function` and `predict_cost` in one walk; everything else as in `predict`."""
-        check_counting(counting)
-        gone = self.columns_named(unavailable)
-        return self.decide(self._matrix(X, gone if len(gone) else None), counting, budget, gone, ids)
-
     def decide(
         self, X: Any, counting: str = "branch", budget: Any = None, gone: np.ndarray | None = None, ids: Any = None
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -403,12 +292,6 @@ class Mixture:
             cheaper=self.cheaper.with_training_date(trained),
             costlier=self.costlier.with_training_date(trained),
         )
-
-    def save(self, path: str | PathLike[str], *, trained: Any = None) -> None:
-        """Write the mixture into one file; see `cstc.save`."""
-        from .. import save
-
-        save(self, path, trained=trained)
 
 
 def _difference(first: FittedTree, second: FittedTree) -> str:

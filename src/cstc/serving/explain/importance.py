@@ -43,9 +43,9 @@ class ItemTable(Records):
         return super()._shown(name, value)
 
 
-def item_importance(model: FittedTree, X: Any, y: Any = None) -> ItemTable:
+def item_importance(model: FittedTree, X: Any, y: Any = None, ids: Any = None) -> ItemTable:
     """What each item costs and saves on some rows; see `FittedTree.item_importance`."""
-    return _sorted(_rows(model, model._matrix(X), y))
+    return _sorted(_rows(model, model._matrix(X, ids=ids), y))
 
 
 def _sorted(rows: list[dict[str, Any]]) -> ItemTable:
