@@ -17,7 +17,7 @@ from scipy.special import log_softmax
 
 from .model import Decisions, probabilities
 
-__all__ = ["ErrorLoss", "LogisticLoss", "Loss", "SoftmaxLoss", "SquaredLoss"]
+__all__ = ["ErrorLoss", "LogisticLoss", "Loss", "SoftmaxLoss", "SquaredLoss", "stakes_of"]
 
 
 class Loss:
@@ -154,6 +154,11 @@ class SoftmaxLoss(Loss):
         share = np.bincount(y, weights=weights, minlength=self.n_outputs) / weights.sum()
         logs = np.log(np.clip(share, 1e-6, None))
         return logs - logs.mean()
+
+
+def stakes_of(loss: Loss, decisions: Decisions | None) -> Loss:
+    """What is weighed against cost: the loss that is boosted, or what errors cost where they have prices."""
+    return loss if decisions is None else ErrorLoss(loss, decisions)
 
 
 class ErrorLoss(Loss):

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from .boosting import Boosting
 from .capacity import FEW, Capacity
 from .costs import ResolvedCosts
-from .losses import ErrorLoss, Loss
+from .losses import Loss, stakes_of
 from .model import Decisions, Schema
 from .progress import QUIET, Progress
 from .rows import Rows
@@ -68,7 +68,7 @@ class Problem:
     @property
     def stakes(self) -> Loss:
         """What is weighed against cost: the loss, or what errors cost."""
-        return self.loss if self.decisions is None else ErrorLoss(self.loss, self.decisions)
+        return stakes_of(self.loss, self.decisions)
 
     def report(self, text: str) -> None:
         """Say what is going on."""

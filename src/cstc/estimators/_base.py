@@ -301,6 +301,11 @@ class CSTCBase(BaseEstimator):
         self._out_of_fold = trained.out_of_fold
         self.expected_cost_ = float(trained.reached @ trained.model.terminal_costs())
 
+    def _as_trained(self) -> Trained:
+        """What `_take` was given."""
+        found = self.loss_history_, True, self._reached, self._solution, self.candidates_, self._out_of_fold
+        return Trained(self.model_, *found)
+
     def _state(self) -> dict:
         """All that a fitted estimator has beside its model, for JSON; `_restore` takes it."""
         return {

@@ -29,7 +29,7 @@ import numpy as np
 from ..method import Problem, Trained
 from ..model.mixture import Mixture, share_for
 
-__all__ = ["FINEST", "MOST_LOOKS", "Build", "crossing", "meet"]
+__all__ = ["FINEST", "MOST_LOOKS", "Build", "crossing", "meet", "mixed"]
 
 NEAR = 0.95  # from this part of the mean cost on, a model is near enough to it
 MOST_LOOKS = 12
@@ -67,10 +67,10 @@ def meet(
     if len(found) == 1:
         return trained[0], found[0].weight
     share = share_for(mean_cost, found[0].cost, found[1].cost)
-    return _mixed(trained[0], trained[1], share, problem.random_state), (found[0].weight, found[1].weight)
+    return mixed(trained[0], trained[1], share, problem.random_state), (found[0].weight, found[1].weight)
 
 
-def _mixed(cheaper: Trained, costlier: Trained, share: float, seed: int) -> Trained:
+def mixed(cheaper: Trained, costlier: Trained, share: float, seed: int) -> Trained:
     """Both together: steps and candidates of one after those of the other."""
     model = Mixture(cheaper.model, costlier.model, share, seed)
     return replace(

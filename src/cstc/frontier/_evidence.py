@@ -122,12 +122,14 @@ def judged_point(
     costs: np.ndarray,
     validation: Judges,
     unseen: Known | None = None,
+    seen: Known | None = None,
 ) -> Point:
     """A model with all that is known of it, by the value of the parameter that is varied.
 
-    `margins` and `costs` are those of the validation rows; `unseen` is what training rows say out of fold.
+    `margins` and `costs` are those of the validation rows; `unseen` is what training rows say out of fold, and `seen`
+    what validation rows say, if that is known already.
     """
-    seen = validation(model, margins)
+    seen = validation(model, margins) if seen is None else seen
     if not np.isfinite(seen.quality):
         shown = f"{value:g}" if isinstance(value, float) else repr(value)
         raise ValueError(f"the quality of the model with {varied}={shown} is {seen.quality}")

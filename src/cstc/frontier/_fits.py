@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from ..losses import ErrorLoss
+from ..losses import stakes_of
 from ..method import OutOfFold
 from ..metrics import Quality
 from ..progress import Progress
@@ -123,6 +123,4 @@ class Fits:
         model = next(iter(self.points.values())).model
         y = model._check_y(self.train.y, reset=False)
         margins = np.tile(model.model_.constant, (len(y), 1))
-        decisions, loss = model.model_.decisions, model._loss()
-        stakes = loss if decisions is None else ErrorLoss(loss, decisions)
-        return stakes.risk(margins, y, self.train.weights)
+        return stakes_of(model._loss(), model.model_.decisions).risk(margins, y, self.train.weights)

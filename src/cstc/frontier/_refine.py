@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..estimators._mean_cost import FINEST, crossing
+from ..estimators._mean_cost import FINEST, crossing, mixed
 from ..method import OutOfFold
 from ..metrics import cost_summary
 from ..model.mixture import Mixture, share_for
@@ -75,14 +75,9 @@ def mixture_of(fits: Fits, cheaper: Point, costlier: Point, mean_cost: float) ->
     model = copy.copy(costlier.model)
     model.set_params(cost_weight=None, mean_cost=mean_cost)  # what a clone would be fitted to
     model.cost_weight_ = cheaper.cost_weight, costlier.cost_weight
-    model.model_ = Mixture(*trees, share=share, seed=int(fits.estimator.random_state))
-    model._reached = model.model_.mixed(cheaper.model._reached, costlier.model._reached)
-    model.expected_cost_ = float(model._reached @ model.model_.terminal_costs())
+    both = cheaper.model._as_trained(), costlier.model._as_trained()
+    model._take(mixed(*both, share, int(fits.estimator.random_state)))
     model.mean_cost_ = (1.0 - share) * cheaper.model.mean_cost_ + share * costlier.model.mean_cost_
-    model.loss_history_ = [*cheaper.model.loss_history_, *costlier.model.loss_history_]
-    model.n_iter_ = cheaper.model.n_iter_ + costlier.model.n_iter_
-    model._out_of_fold = None
-    model.candidates_ = [*cheaper.model.candidates_, *costlier.model.candidates_]
     rows = fits.validation
     X = model._check_X(rows.X, reset=False)
     answers = [tree.decide(X) for tree in trees]
@@ -96,14 +91,12 @@ def mixture_of(fits: Fits, cheaper: Point, costlier: Point, mean_cost: float) ->
         margins = [_taken(each, told[0].margins, told[1].margins) for each in drawn]
         said = [fits.told_out_of_fold(model, OutOfFold(told[0].rows, each)) for each in margins]
         unseen = None if said[0] is None else Known.mean([each for each in said if each is not None])
-    point = judged_point(model, "cost_weight", None, answers[0][0], answers[0][1], fits.judges, unseen)
-    quality = {"quality": known.quality, "quality_error": known.error}
-    quality |= {f"validation_{name}": value for name, value in quality.items()}
+    point = judged_point(model, "cost_weight", None, answers[0][0], answers[0][1], fits.judges, unseen, known)
     costs = _costs(answers[0][1], answers[1][1], share, rows.weights, mean_cost)
     costs |= _cost_errors(cheaper, costlier, share)
     if fits.quality.in_money:
         costs |= {"total_cost": costs["mean_cost"] - known.quality, "total_cost_error": known.error}
-    return Point(model, point.row | quality | costs, known, unseen)
+    return replace(point, row=point.row | costs)
 
 
 def _taken(mixture: Mixture, cheaper: np.ndarray, costlier: np.ndarray) -> np.ndarray:
