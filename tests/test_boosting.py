@@ -13,7 +13,6 @@ from cstc.boosting import (
     Boosting,
     GainRegression,
     boost,
-    boost_folds,
     boost_while_prices_fall,
     flatten_booster,
     rounds_of,
@@ -259,64 +258,6 @@ def test_validation_data_stops_boosting():
         assert rounds_of(booster) == trees_of(booster, 1)[0].n_learners
         assert rounds_of(booster) in expected
     assert rounds_of(boost(boosting, rows, n_rounds=7)) == 7
-
-
-# -- folds ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("patience", [None, 1, 20])
-@each_loss_name
-def test_folds_are_grown_without_their_own_rows_for_one_number_of_rounds(loss_name, patience, shared, monkeypatch):
-    boosting, rows = problem(loss_name, n_rounds=15, early_stopping=patience, learning_rate=0.5)
-    monkeypatch.setattr("cstc.boosting.MANY_ROWS", N if shared else N + 1)
-    # whose bins all parts have
-    whole = boosting.dataset(rows, parameters={"feature_pre_filter": False}).construct() if shared else None
-    folds = np.random.default_rng(0).integers(0, 3, N)
-    boosters, rounds = boost_folds(boosting, rows, folds, cost_weight=0.01)
-    stops = []
-    for fold in range(3):
-        kept, out = rows.take(folds != fold), rows.take(folds == fold)
-        stop = [lightgbm.early_stopping(patience, verbose=False)] if patience else []
-        prices = list(boosting.loss.gain_unit * 0.01 * boosting.costs.divided_prices)
-        parameters = boosting.parameters(len(kept)) | {"cegb_penalty_feature_lazy": prices}
-        parameters |= {"feature_pre_filter": False} if shared else {}
-        data = boosting.dataset(kept, reference=whole, parameters={"feature_pre_filter": False} if shared else {})
-        judges = boosting.dataset(out, reference=data)
-        stopped = lightgbm.train(parameters, data, 15, valid_sets=[judges] if patience else [], callbacks=stop)
-        stops.append(rounds_of(stopped))
-        alone = lightgbm.train(parameters, data, rounds)
-        found = margins_of(boosting, boosters[fold], out.X, rounds)
-        np.testing.assert_allclose(found, margins_of(boosting, alone, out.X), atol=1e-12)
-    assert rounds == max(1, round(np.mean(stops)))
-    assert rounds == 15 or patience
-    if patience == 1:
-        assert min(stops) < rounds  # some fold went on after it had stopped
-
-
-@each_loss_name
-def test_what_a_fold_is_told_does_not_depend_on_its_own_labels(loss_name):
-    boosting, rows = problem(loss_name)
-    folds, changed = np.arange(N) % 4, rows.y.copy()
-    changed[10] = rows.y[10] + 5 if loss_name == "squared" else 1 - min(rows.y[10], 1)
-    for fold in range(4):
-        before, after = (
-            margins_of(boosting, boost_folds(boosting, replace(rows, y=y), folds)[0][fold], rows.X)
-            for y in (rows.y, changed)
-        )
-        assert np.array_equal(before, after) == (fold == folds[10])
-
-
-def test_folds_do_not_flatter():
-    """On pure noise, trees look useful on their own rows, and useless on others."""
-    boosting, rows = problem(y=np.random.default_rng(0).normal(size=N), n_rounds=20)
-    folds = np.arange(N) % 5
-    own = margins_of(boosting, boost(boosting, rows), rows.X)
-    honest = np.empty((N, 1))
-    for fold, booster in enumerate(boost_folds(boosting, rows, folds)[0]):
-        honest[folds == fold] = margins_of(boosting, booster, rows.X[folds == fold])
-    assert LOSSES["squared"].risk(own, rows.y) < 0.8 * rows.y.var()
-    assert LOSSES["squared"].risk(honest, rows.y) > rows.y.var()
 
 
 # -- learners that know prices -------------------------------------------------------------------------------------

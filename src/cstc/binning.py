@@ -30,16 +30,33 @@ class ColumnBlocks:
     sets : sequence of int ndarray
         The sets of columns that will be asked for.
     n_jobs : int or None
+    ahead : bool
+        Whether all blocks are binned at once, or each when it is first asked for.
+
+    Attributes
+    ----------
+    sets : sequence of int ndarray
     """
 
-    def __init__(self, make: Callable[[np.ndarray], lightgbm.Dataset], sets: Sequence[np.ndarray], n_jobs: int | None):
+    def __init__(
+        self,
+        make: Callable[[np.ndarray], lightgbm.Dataset],
+        sets: Sequence[np.ndarray],
+        n_jobs: int | None,
+        *,
+        ahead: bool = True,
+    ):
         self._make = make
+        self.sets = sets
         columns = np.unique(np.concatenate([*sets, np.zeros(0, dtype=int)]))
         belongs = np.array([np.isin(columns, each) for each in sets]).reshape(len(sets), len(columns))
         _, block = np.unique(belongs, axis=1, return_inverse=True)
         block = np.ravel(block)
         self._columns = [columns[block == number] for number in range(block.max(initial=-1) + 1)]
-        self._binned = side_by_side([partial(_bin, make, each) for each in self._columns], n_jobs)
+        self._binned: dict[int, lightgbm.Dataset] = {}
+        if ahead:
+            binned = side_by_side([partial(_bin, make, each) for each in self._columns], n_jobs)
+            self._binned = dict(enumerate(binned))
         self._together: dict[bytes, tuple[lightgbm.Dataset, np.ndarray]] = {}
         self._lock = threading.Lock()
 
@@ -52,12 +69,17 @@ class ColumnBlocks:
         with self._lock:
             if key not in self._together:
                 at = [number for number, own in enumerate(self._columns) if np.isin(own, columns).all()]
-                blocks, order = [self._binned[number] for number in at], [self._columns[number] for number in at]
+                blocks, order = [self._block(number) for number in at], [self._columns[number] for number in at]
                 rest = np.setdiff1d(columns, np.concatenate([*order, np.zeros(0, dtype=int)]))
                 if len(rest):
                     blocks, order = [*blocks, _bin(self._make, rest)], [*order, rest]
                 self._together[key] = _side_by_side(blocks), np.concatenate(order)
             return self._together[key]
+
+    def _block(self, number: int) -> lightgbm.Dataset:
+        if number not in self._binned:
+            self._binned[number] = _bin(self._make, self._columns[number])
+        return self._binned[number]
 
 
 def _bin(make: Callable[[np.ndarray], lightgbm.Dataset], columns: np.ndarray) -> lightgbm.Dataset:

@@ -45,14 +45,15 @@ __all__ = [
     "Binned",
     "Boosting",
     "GainRegression",
-    "agree_on_rounds",
+    "agreed_rounds",
     "bin_blocks",
     "boost",
-    "boost_folds",
     "boost_while_prices_fall",
     "flatten_booster",
+    "go_on",
     "rounds_of",
     "trees_of",
+    "without_stumps",
     "work_of",
 ]
 
@@ -90,6 +91,8 @@ class Boosting:
         Each tree sees a random part of the features and of the rows; leaf values are shrunk by `l2`.
     progress : Progress
         Is told of every round.
+    workers : cstc.cluster.Workers or None
+        Where large ensembles are grown; None: in threads of this process.
     """
 
     loss: Loss
@@ -109,6 +112,7 @@ class Boosting:
     row_fraction: float = 1.0
     l2: float = 0.0
     progress: Progress = QUIET
+    workers: Any = None
 
     def starting_at(self, rows: Rows, **changes: Any) -> Boosting:
         """The same from the best constant of some rows on."""
@@ -157,15 +161,17 @@ class Boosting:
         )
 
 
-def bin_blocks(boosting: Boosting, rows: Rows, sets: Sequence[np.ndarray]) -> ColumnBlocks | None:
-    """The columns of some sets, binned once for all of them, where there are many rows."""
+def bin_blocks(
+    boosting: Boosting, rows: Rows, sets: Sequence[np.ndarray], *, ahead: bool = True
+) -> ColumnBlocks | None:
+    """The columns of some sets, binned once for all of them, where there are many rows; at once, or when needed."""
     if len(rows) < MANY_ROWS:
         return None
 
     def make(columns: np.ndarray) -> lightgbm.Dataset:
         return boosting.on(columns).dataset(rows.on(columns), parameters=SHARED_BINS)
 
-    return ColumnBlocks(make, sets, boosting.n_jobs)
+    return ColumnBlocks(make, sets, boosting.n_jobs, ahead=ahead)
 
 
 class Binned:
@@ -189,21 +195,22 @@ class Binned:
             self.rows = replace(rows, X=None)  # the bins hold all that is needed
         self.boosting = boosting.on(self.columns)
 
-    def boost_all(self, n_rounds: int) -> lightgbm.Booster:
+    def boost_all(self, n_rounds: int, cost_weight: float = 0.0) -> lightgbm.Booster:
         """One ensemble on all rows."""
         data = self.boosting.dataset(self.rows) if self._bins is None else self._bins
-        return _train(self.boosting, self._parameters(len(self.rows)), data, n_rounds)
+        return _train(self.boosting, self._parameters(len(self.rows), cost_weight), data, n_rounds)
 
     def boost_without(self, out: np.ndarray, cost_weight: float = 0.0) -> lightgbm.Booster:
         """An ensemble without some rows (bool), stopped early on them."""
         kept, out = np.flatnonzero(~out), np.flatnonzero(out)
-        parameters = self._parameters(len(kept)) | _prices(self.boosting, cost_weight, "lazy", len(kept))
+        parameters = self._parameters(len(kept), cost_weight)
         train = self._part(kept)
         judges = out if self._bins is None else some_of(out, MOST_JUDGES * max(1, self.boosting.n_rounds // 200))
         return _train(self.boosting, parameters, train, self.boosting.n_rounds, self._part(judges, train))
 
-    def _parameters(self, n_rows: int) -> dict[str, Any]:
-        return self.boosting.parameters(n_rows) | ({} if self._bins is None else SHARED_BINS)
+    def _parameters(self, n_rows: int, cost_weight: float) -> dict[str, Any]:
+        found = self.boosting.parameters(n_rows) | _prices(self.boosting, cost_weight, "lazy", n_rows)
+        return found | ({} if self._bins is None else SHARED_BINS)
 
     def _part(self, at: np.ndarray, reference: lightgbm.Dataset | None = None) -> lightgbm.Dataset:
         """The rows of the given numbers."""
@@ -266,7 +273,7 @@ def _train(
     judged = [judges] if judges is not None and boosting.early_stopping else []
     if judged:
         found.append(lightgbm.early_stopping(boosting.early_stopping or 1, verbose=False))
-    # kept in training: LightGBM would cut off all rounds after the best, and `boost_folds` may need them
+    # kept in training: LightGBM would cut off all rounds after the best, and `go_on` may need them
     booster = lightgbm.train(
         parameters, train, n_rounds, valid_sets=judged, callbacks=found, keep_training_booster=True
     )
@@ -308,28 +315,19 @@ def rounds_of(booster: lightgbm.Booster) -> int:
     return booster.best_iteration if booster.best_iteration > 0 else booster.current_iteration()
 
 
-def boost_folds(
-    boosting: Boosting, rows: Rows, folds: np.ndarray, *, cost_weight: float = 0.0
-) -> tuple[list[lightgbm.Booster], int]:
-    """An ensemble without each fold, stopped early on it; and the number of rounds, one for all."""
-    columns = np.arange(rows.X.shape[1])
-    binned = Binned(boosting, rows, columns, bin_blocks(boosting, rows, [columns]))
-    tasks = [partial(binned.boost_without, folds == fold, cost_weight) for fold in np.unique(folds)]
-    boosters = side_by_side(tasks, boosting.n_jobs)
-    return boosters, agree_on_rounds(boosters)
-
-
-def agree_on_rounds(boosters: Sequence[lightgbm.Booster]) -> int:
-    """The mean of what each fold would stop at; those that were stopped before go on.
+def agreed_rounds(rounds: Sequence[int]) -> int:
+    """One number of rounds for all folds: the mean of what each would stop at.
 
     A fold's own number would have been chosen on the rows that it then predicts.
     """
-    rounds = max(1, round(float(np.mean([rounds_of(booster) for booster in boosters]))))
+    return max(1, round(float(np.mean(rounds))))
+
+
+def go_on(booster: lightgbm.Booster, n_rounds: int) -> None:
+    """Grow an ensemble that was stopped before until it has so many rounds."""
     _be_quiet()
-    for booster in boosters:
-        while booster.current_iteration() < rounds and not booster.update():
-            stop_if_asked()
-    return rounds
+    while booster.current_iteration() < n_rounds and not booster.update():
+        stop_if_asked()
 
 
 def _prices(boosting: Boosting, cost_weight: float, penalty: str, n_rows: int) -> dict[str, Any]:
@@ -423,9 +421,16 @@ def trees_of(booster: lightgbm.Booster, n_outputs: int, n_rounds: int | None = N
 
     Rounds up to the best one, if none are given.
     """
-    pool = flatten_booster(booster, n_rounds)
+    return without_stumps(flatten_booster(booster, n_rounds), n_outputs)
+
+
+def without_stumps(
+    pool: TreePool, n_outputs: int, n_rounds: int | None = None
+) -> tuple[TreePool, np.ndarray]:
+    """The trees of the first rounds, or of all, that split at all, and their weights as in `trees_of`."""
     output = np.arange(pool.n_learners) % n_outputs  # LightGBM lists the trees of a round output by output
-    real = np.flatnonzero(pool.feature[pool.roots] >= 0)  # a tree of one leaf says nothing
+    splits = pool.feature[pool.roots] >= 0  # a tree of one leaf says nothing
+    real = np.flatnonzero(splits if n_rounds is None else splits[: n_rounds * n_outputs])
     weights = np.zeros((len(real), n_outputs))
     weights[np.arange(len(real)), output[real]] = 1.0
     return pool.subset(real), weights

@@ -10,17 +10,18 @@ stop, and those that do not hear it soon, since a single step in compiled code t
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import sklearn
 
 from .model.native import usable_cores
 
-__all__ = ["Stopped", "apart", "n_workers", "side_by_side", "stop_if_asked"]
+__all__ = ["WAKE", "Stopped", "alone", "apart", "n_workers", "side_by_side", "stop_if_asked"]
 
 Result = TypeVar("Result")
 PATIENCE = 0.25  # seconds that tasks have to stop before they are left behind
@@ -60,6 +61,17 @@ def apart(task: Callable[[], Result], while_waiting: Callable[[], None] = lambda
         return task()
 
     return _Crew([configured], 1, alone=getattr(_here, "alone", False)).results(while_waiting)[0]
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """What runs within has one core: tasks in it run one after the other."""
+    before = getattr(_here, "alone", False)
+    _here.alone = True
+    try:
+        yield
+    finally:
+        _here.alone = before
 
 
 def stop_if_asked() -> None:

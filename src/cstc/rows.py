@@ -28,12 +28,15 @@ class Rows:
     weights : ndarray of shape (n,) or None
     qid : ndarray of shape (n,) or None
         The query of each row, where rows are ranked.
+    part : cstc.cluster.Part or None
+        Where workers find the same rows, if there are any.
     """
 
     X: Any
     y: Any
     weights: Any = None
     qid: Any = None
+    part: Any = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -41,7 +44,7 @@ class Rows:
     def take(self, at: np.ndarray) -> Rows:
         """The rows of the given numbers."""
         parts = [None if part is None else np.asarray(part)[at] for part in (self.y, self.weights, self.qid)]
-        return Rows(take_rows(self.X, at), *parts)
+        return Rows(take_rows(self.X, at), *parts, part=None if self.part is None else self.part.take(at))
 
     def on(self, columns: np.ndarray) -> Rows:
         """The same rows with some of their columns."""

@@ -7,7 +7,7 @@ import pytest
 
 from cstc.boosting import Binned, bin_blocks, trees_of
 from cstc.capacity import rounds_on_all
-from cstc.experts import expert as module
+from cstc.experts import members as module
 from cstc.experts.expert import Expert, constant_expert, grow_experts, scores_of
 from cstc.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from cstc.model.build import Score
@@ -144,7 +144,7 @@ def many(monkeypatch):
 def on_all(monkeypatch):
     """How many rounds each ensemble on all rows had, as they are grown."""
     grown, plain = [], Binned.boost_all
-    monkeypatch.setattr(Binned, "boost_all", lambda self, rounds: grown.append(rounds) or plain(self, rounds))
+    monkeypatch.setattr(Binned, "boost_all", lambda self, rounds, weight: grown.append(rounds) or plain(self, rounds))
     return grown
 
 

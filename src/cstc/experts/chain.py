@@ -229,7 +229,7 @@ class ChainGrower:
             wanted += [(each, _hasty(boosting)) for each in sets[1:] if len(each)]
         work, n_boosters = experts.work(wanted)
         progress.begin(f"experts{of_whom}", work, n_boosters, once=whole)
-        blocks = bin_blocks(boosting, rows, [each for each in sets if len(each)])
+        blocks = bin_blocks(boosting, rows, [each for each in sets if len(each)], ahead=boosting.workers is None)
         experts.grow(wanted, blocks)
         self.n_grown += len(experts)
         everything = experts[columns, boosting]

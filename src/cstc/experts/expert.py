@@ -12,26 +12,24 @@ rows, where trees have no price, the answer is the mean of that ensemble and of 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..binning import ColumnBlocks
-from ..boosting import Binned, Boosting, agree_on_rounds, trees_of, work_of
+from ..boosting import Boosting, work_of
 from ..capacity import MANY_ROWS, VERY_MANY_ROWS, rounds_on_all
 from ..costs import ResolvedCosts
-from ..matrix import cells_at
 from ..model import TreePool
 from ..model.build import Score
 from ..parallel import side_by_side
 from ..rows import Rows
+from .members import HEARING, Members, Trees, Wanted, grow_members
 
 __all__ = ["Expert", "constant_expert", "grow_experts", "scores_of", "work_of_expert"]
-
-HEARING = 0.08  # of what growing a member takes, what its trees take to say something of each row
 
 
 class Expert:
@@ -106,7 +104,8 @@ def scores_of(experts: Sequence[Expert], boosting: Boosting) -> list[Score]:
     growing = list({id(expert): expert for expert in experts if not expert.is_grown}.values())
     if growing:
         boosting.progress.begin("ensembles on all rows", sum(expert.work for expert in growing), len(growing))
-    side_by_side([partial(getattr, expert, "score") for expert in growing], boosting.n_jobs)
+    n_jobs = boosting.n_jobs if boosting.workers is None else len(growing)  # who waits for workers needs no core
+    side_by_side([partial(getattr, expert, "score") for expert in growing], n_jobs)
     return [expert.score for expert in experts]
 
 
@@ -128,44 +127,15 @@ def grow_experts(
 
     Each is one member without each fold, all with the same number of rounds; or without each of `parts` (bool).
     """
-    n_jobs = wanted[0][1].n_jobs if wanted else None
-    binned = side_by_side([partial(_bin, boosting, rows, columns, blocks) for columns, boosting in wanted], n_jobs)
     if parts is None:
         assert folds is not None
         parts = [folds == fold for fold in np.unique(folds)]
-    growing = [
-        _Growing(boosting, rows, parts, data) for (_, boosting), data in zip(wanted, binned, strict=True)
+    asked = [Wanted(columns, boosting, parts) for columns, boosting in wanted if len(columns)]
+    members = iter(grow_members(asked, rows, blocks))
+    return [
+        _finish(next(members), rows) if len(columns) else constant_expert(boosting.constant, len(rows))
+        for columns, boosting in wanted
     ]
-    del binned  # each expert lets go of its own when it is finished
-    side_by_side([partial(each.member, number) for each in growing for number in each.members], n_jobs)
-    return [each.expert for each in growing]
-
-
-class _Growing:
-    """One expert in the making: whoever grows the last of its members finishes it.
-
-    A booster in training holds its rows, their gradients and their scores.  Those of all experts at once would be many
-    times the data.
-    """
-
-    def __init__(self, boosting: Boosting, rows: Rows, parts: Sequence[np.ndarray], binned: Binned | None):
-        self._rows, self._parts, self._binned = rows, parts, binned
-        self._boosters: dict[int, Any] = {}
-        self._lock = threading.Lock()
-        self.members = range(0 if binned is None else len(parts))
-        self.expert = constant_expert(boosting.constant, len(rows))
-
-    def member(self, number: int) -> None:
-        """Grow the member without one of the folds."""
-        assert self._binned is not None
-        booster = self._binned.boost_without(self._parts[number])
-        with self._lock:
-            self._boosters[number] = booster
-            if len(self._boosters) < len(self._parts):
-                return
-        boosters = [self._boosters[each] for each in self.members]
-        self.expert = _finish(self._binned, self._rows, self._parts, boosters)
-        self._binned, self._boosters = None, {}
 
 
 def work_of_expert(boosting: Boosting, columns: np.ndarray, rows: Rows, n_folds: int) -> float:
@@ -174,44 +144,38 @@ def work_of_expert(boosting: Boosting, columns: np.ndarray, rows: Rows, n_folds:
     return member * (n_folds * (1 + HEARING) + bool(boosting.costs.evaluation))
 
 
-def _bin(boosting: Boosting, rows: Rows, columns: np.ndarray, blocks: ColumnBlocks | None) -> Binned | None:
-    return Binned(boosting, rows, columns, blocks) if len(columns) else None
-
-
-def _finish(binned: Binned, rows: Rows, parts: Sequence[np.ndarray], boosters: list[Any]) -> Expert:
+def _finish(members: Members, rows: Rows) -> Expert:
     """What the members say out of fold, and what predicts."""
-    boosting, columns = binned.boosting, binned.columns
-    n_outputs = len(boosting.constant)
+    boosting, parts, trees = members.boosting, members.parts, members.trees
     margins = np.tile(boosting.constant, (len(rows), 1))
-    rounds = agree_on_rounds(boosters)
-    members = [trees_of(booster, n_outputs, rounds) for booster in boosters]
-    for out, (pool, tree_weights) in zip(parts, members, strict=True):
+    for out, heard in zip(parts, members.heard, strict=True):
+        known = np.full(len(heard.scores), True)
         if boosting.loss.has_classes:
             # of a class that it never met a member knows nothing: that the others' margins fell is no knowledge
-            out = out & np.isin(rows.y, rows.y[~out])
-        margins[out] += pool.scores(cells_at(rows.X, out, columns), tree_weights)
-        boosting.progress.did(HEARING * work_of(int((~out).sum()), len(columns), boosting.n_rounds))
-    kept = members if len(rows) < MANY_ROWS else members[:1]  # those of many rows would take much memory
+            known = np.isin(rows.y[out], rows.y[~out])
+        margins[np.flatnonzero(out)[known]] += heard.scores[known]
+    members = replace(members, heard=[])
+    kept = trees if len(rows) < MANY_ROWS else trees[:1]  # those of many rows would take much memory
     alone: dict[str, Any] = {"unseen": parts[: len(kept)]}
-    alone["members"] = [_sum_of([each], np.ones(1), binned) for each in kept]
+    alone["members"] = [_sum_of([each], np.ones(1), members) for each in kept]
+    rounds = members.rounds
     if len(rows) >= MANY_ROWS:
-        members = [] if boosting.costs.evaluation or len(rows) >= VERY_MANY_ROWS else members
+        trees = [] if boosting.costs.evaluation or len(rows) >= VERY_MANY_ROWS else trees
         rounds = rounds_on_all(rounds, max(2, len(parts)))
-        work = work_of(len(rows), len(columns), rounds)
-        return Expert(partial(_with_all, binned, rounds, members), margins, work, **alone)
+        work = work_of(len(rows), len(members.columns), rounds)
+        return Expert(partial(_with_all, members, rounds, trees), margins, work, **alone)
     if boosting.costs.evaluation:
-        return Expert(_with_all(binned, rounds, []), margins, **alone)
-    return Expert(_sum_of(members, np.full(len(members), 1 / len(members)), binned), margins, **alone)
+        return Expert(_with_all(members, rounds, []), margins, **alone)
+    return Expert(_sum_of(trees, np.full(len(trees), 1 / len(trees)), members), margins, **alone)
 
 
-def _with_all(binned: Binned, rounds: int, members: list[tuple[TreePool, np.ndarray]]) -> Score:
-    """One ensemble on all rows; with members, the mean of it and of their mean."""
-    on_all = trees_of(binned.boost_all(rounds), len(binned.boosting.constant), rounds)
-    k = len(members)
-    return _sum_of([*members, on_all], np.append(np.full(k, 0.5 / k), 0.5) if k else np.ones(1), binned)
+def _with_all(members: Members, rounds: int, trees: list[Trees]) -> Score:
+    """One ensemble on all rows; with trees of members, the mean of it and of their mean."""
+    k = len(trees)
+    return _sum_of([*trees, members.on_all(rounds)], np.append(np.full(k, 0.5 / k), 0.5) if k else np.ones(1), members)
 
 
-def _sum_of(members: list[tuple[TreePool, np.ndarray]], shares: np.ndarray, binned: Binned) -> Score:
-    pool = TreePool.concatenate([pool for pool, _ in members]).on_columns(binned.columns)
-    weights = np.concatenate([share * weights for share, (_, weights) in zip(shares, members, strict=True)])
-    return Score(pool, weights, binned.boosting.constant)
+def _sum_of(trees: list[Trees], shares: np.ndarray, members: Members) -> Score:
+    pool = TreePool.concatenate([pool for pool, _ in trees]).on_columns(members.columns)
+    weights = np.concatenate([share * weights for share, (_, weights) in zip(shares, trees, strict=True)])
+    return Score(pool, weights, members.boosting.constant)

@@ -18,7 +18,7 @@ from functools import partial
 
 import numpy as np
 
-from ..boosting import Boosting, boost, boost_folds, trees_of, work_of
+from ..boosting import Boosting, bin_blocks, boost, trees_of, work_of
 from ..capacity import MANY_ROWS, rounds_on_all
 from ..costs import ResolvedCosts
 from ..matrix import rows_at
@@ -29,6 +29,7 @@ from ..rows import Rows, some_of
 from .calibration import calibrated_expert, calibration
 from .expectation import Expectation
 from .expert import Expert
+from .members import Wanted, grow_members
 
 __all__ = ["LazyExpert", "LazyExperts"]
 
@@ -188,20 +189,19 @@ class LazyExperts:
         if k in self._grown:
             return self._grown[k]
         boosting, rows, strength = self._boosting, self._rows, self._boosted_unit * 2.0**k
-        n_outputs, costs = len(boosting.constant), boosting.costs
-        self._expect(len(np.unique(self._folds)) + 1)
-        boosters, rounds = boost_folds(boosting, rows, self._folds, cost_weight=strength)
+        costs, columns = boosting.costs, np.arange(rows.X.shape[1])
+        parts = [self._folds == fold for fold in np.unique(self._folds)]
+        self._expect(len(parts) + 1)
+        blocks = bin_blocks(boosting, rows, [columns], ahead=boosting.workers is None)
+        (members,) = grow_members([Wanted(columns, boosting, parts, strength, buys=True)], rows, blocks)
         margins = np.tile(boosting.constant, (len(rows), 1))
         items = np.zeros((len(rows), costs.n_items), dtype=bool)
-        for fold, booster in zip(np.unique(self._folds), boosters, strict=True):
-            out = self._folds == fold
-            pool, weights = trees_of(booster, n_outputs, rounds)
-            scores, items[out] = pool.scores_and_items(rows_at(rows.X, out), weights, costs.feature_items)
-            margins[out] += scores
-        if len(rows) >= MANY_ROWS:
-            rounds = rounds_on_all(rounds, len(boosters))
-        pool, weights = trees_of(boost(boosting, rows, cost_weight=strength, n_rounds=rounds), n_outputs)
-        expert = Expert(Score(pool, weights, boosting.constant), margins)
+        for out, heard in zip(parts, members.heard, strict=True):
+            margins[out] += heard.scores
+            items[out] = heard.items
+        rounds = members.rounds if len(rows) < MANY_ROWS else rounds_on_all(members.rounds, len(parts))
+        pool, weights = members.on_all(rounds)
+        expert = Expert(Score(pool.on_columns(members.columns), weights, boosting.constant), margins)
         if self._calibrates:
             expert = calibrated_expert(expert, boosting.loss, rows)
         at = self._teachers

@@ -18,6 +18,7 @@ Only how rows are parted into groups is learned from rows that groups then learn
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -175,6 +176,8 @@ class Experts(Method):
             )
         units = Units.of(problem.rows, loss)
         rows = units.standard(problem.rows)
+        if problem.boosting.workers is not None:
+            rows = replace(rows, part=problem.boosting.workers.publish(rows))
         boosting = problem.boosting.starting_at(rows, **REGULARISED | boosted_for(n))
         folds = folds_of(rows, n_folds, problem.random_state, by_class=loss.has_classes)
         half = folds_of(rows, 2, problem.random_state + 1) == 0

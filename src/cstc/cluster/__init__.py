@@ -1,0 +1,10 @@
+"""Fits on other machines: where rows lie so that all workers see them, what workers do, and who they are.
+
+A task names the rows that it needs, by files and parts of them, and brings back trees.  It never carries rows: what is
+sent to a worker is lost with it, and what is named can be read again by another one.
+"""
+
+from .stored import InScratch, Part
+from .workers import TaskFailed, Workers
+
+__all__ = ["InScratch", "Part", "TaskFailed", "Workers"]

@@ -1,0 +1,262 @@
+"""Who grows ensembles: the workers of a Dask cluster, or of any executor of `concurrent.futures`.
+
+A worker that is lost costs time: Dask gives its tasks to others, which find all that they need by its name.  A task
+that fails for a reason of its own ends the fit, with one sentence that says what it did, where, and what would help.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+import tempfile
+import threading
+import uuid
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Executor
+from concurrent.futures.process import BrokenProcessPool
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ..parallel import WAKE, alone, stop_if_asked
+from ..rows import Rows
+from . import tasks
+from .stored import InScratch, Part
+
+__all__ = ["TaskFailed", "Workers", "check_executor"]
+
+MOST_REPEATED = 3  # times that a task is given out again when its future is gone
+PART_OF_MEMORY = 4  # of a worker's limit, one part in so many is for what it keeps
+PACKAGES = ("cstc", "lightgbm", "numpy", "scipy", "scikit-learn")
+
+
+class TaskFailed(RuntimeError):
+    """A task failed on a worker for a reason of its own."""
+
+
+def check_executor(executor: Any, scratch: Any) -> None:
+    """An error that says what would be right."""
+    if executor is not None and not isinstance(executor, Executor) and not _is_dask(executor):
+        raise TypeError(
+            f"executor is {executor!r}; give a Dask Client, an executor of concurrent.futures, or None for threads here"
+        )
+    if scratch is None:
+        return
+    if not isinstance(scratch, str | os.PathLike):
+        raise TypeError(f"scratch is {scratch!r}; give the path of a folder that all workers see, or None")
+    if executor is None:
+        raise ValueError("scratch is given without an executor, and nothing would be written there; leave it out")
+    if not Path(scratch).is_dir():
+        raise ValueError(f"scratch {str(scratch)!r} is no folder; give one that all workers see")
+
+
+def _is_dask(executor: Any) -> bool:
+    return hasattr(executor, "submit") and hasattr(executor, "scheduler_info") and hasattr(executor, "run")
+
+
+class Workers:
+    """Gives tasks to workers and waits for them.  Use it in a ``with`` block: what it wrote is removed at its end.
+
+    Parameters
+    ----------
+    executor : distributed.Client or concurrent.futures.Executor
+    scratch : path or None
+        A folder that all workers see; None: a temporary one of this machine, if they see it.
+    """
+
+    def __init__(self, executor: Any, scratch: Any = None):
+        check_executor(executor, scratch)
+        self._executor, self._dask, self._scratch = executor, _is_dask(executor), scratch
+        self._folder: Path | None = None
+        self._open: set[Any] = set()
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Workers:
+        if self._dask and not self._executor.scheduler_info()["workers"]:
+            self._executor.wait_for_workers(1)
+        self._compare_versions()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            left, self._open = list(self._open), set()
+        for future in left:
+            future.cancel()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+
+    def publish(self, rows: Rows) -> Part:
+        """Write rows where all workers see them, unless they lie there already."""
+        if rows.part is not None:
+            return rows.part
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="cstc-", dir=self._scratch))
+            # workers may be other users of the folder
+            self._folder.chmod(0o755)
+        folder = self._folder / uuid.uuid4().hex
+        folder.mkdir()
+        stored = InScratch.write(rows, folder)
+        where = "scratch" if self._scratch is None else f"scratch {str(self._scratch)!r}"
+        self._check_seen(folder / "y.npy", f"{where}; give scratch=, a folder that all workers see")
+        return Part(stored)
+
+    def _check_seen(self, path: Path, what: str) -> None:
+        for worker, sees in self._everywhere(os.path.exists, str(path)).items():
+            if not sees:
+                raise ValueError(f"worker {worker} does not see {path.parent}, the folder of {what}")
+
+    def _everywhere(self, function: Callable[..., Any], *args: Any) -> dict[str, Any]:
+        """What each worker says; where workers cannot be addressed, what one of them says."""
+        if self._dask:
+            return self._executor.run(function, *args)
+        return {"of the executor": self._executor.submit(function, *args).result()}
+
+    def _compare_versions(self) -> None:
+        own = _versions()
+        for worker, theirs in self._everywhere(_versions).items():
+            other = [
+                f"{name} {theirs.get(name, 'absent')} (here {own.get(name, 'absent')})"
+                for name in {**own, **theirs}
+                if own.get(name) != theirs.get(name)
+            ]
+            if other:
+                warnings.warn(
+                    f"worker {worker} has other versions: {', '.join(other)}; models may differ from those of this "
+                    "machine, or tasks may fail",
+                    stacklevel=4,
+                )
+
+    # -- tasks -----------------------------------------------------------------------------------------------------
+
+    def results(self, wanted: Sequence[Any], done: Callable[[Any], None] = lambda task: None) -> list[Any]:
+        """What some tasks bring back, in their order; `done` is told of each.
+
+        Whoever waits here can be asked to stop (`parallel`): then what is queued is cancelled.
+        """
+        waiting = [_Waiting(self, task) for task in wanted]
+        try:
+            found = []
+            for task, each in zip(wanted, waiting, strict=True):
+                found.append(each.result())
+                done(task)
+            return found
+        except BaseException:
+            for each in waiting:
+                each.cancel()
+            raise
+
+    def submit(self, task: Any) -> Any:
+        if self._dask:
+            key = f"cstc {task.what}-{uuid.uuid4().hex}"
+            # the largest first: nobody then waits for one that was begun last
+            future = self._executor.submit(_run, task, key=key, pure=False, priority=task.size)
+        else:
+            future = self._executor.submit(_run, task)
+        with self._lock:
+            self._open.add(future)
+        return future
+
+    def settle(self, future: Any) -> None:
+        with self._lock:
+            self._open.discard(future)
+
+
+class _Waiting:
+    """One task that was given out."""
+
+    def __init__(self, workers: Workers, task: Any):
+        self._workers, self._task = workers, task
+        self._give_out()
+
+    def _give_out(self) -> None:
+        self._over = threading.Event()
+        self._future = self._workers.submit(self._task)
+        self._future.add_done_callback(lambda _: self._over.set())
+
+    def result(self) -> Any:
+        for time in range(1 + MOST_REPEATED):
+            while not self._over.wait(WAKE):
+                stop_if_asked()
+            self._workers.settle(self._future)
+            try:
+                return self._future.result()
+            except CancelledError:  # the cluster forgot it, as it does when it is restarted
+                stop_if_asked()
+                if time == MOST_REPEATED:
+                    raise TaskFailed(f"{self._task.what}: was cancelled again and again") from None
+                self._give_out()
+            except TaskFailed:
+                raise
+            except BrokenProcessPool as error:
+                raise TaskFailed(
+                    f"{self._task.what}: a process of the executor was lost, and with it the executor. With checkpoint= "
+                    "a frontier goes on where it was; a Dask cluster gives the tasks of a lost worker to others"
+                ) from error
+            except Exception as error:
+                if type(error).__name__ == "KilledWorker":
+                    raise TaskFailed(
+                        f"{self._task.what}: {error}. If workers run out of memory, give them more of it, or let "
+                        "each fit read fewer rows, with method=Experts(rows_per_fit=...)"
+                    ) from error
+                raise TaskFailed(f"{self._task.what}: {type(error).__name__}: {error}") from error
+        raise AssertionError
+
+    def cancel(self) -> None:
+        self._future.cancel()
+        self._workers.settle(self._future)
+
+
+# -- on a worker ---------------------------------------------------------------------------------------------------
+
+
+def _run(task: Any) -> Any:
+    """Do a task with one thread; a failure says where it happened, and what would help."""
+    tasks.KEPT.most = _most_kept()
+    try:
+        with alone():
+            return task()
+    except Exception as error:
+        help_ = ""
+        if isinstance(error, MemoryError) or "bad allocation" in str(error) or "bad_alloc" in str(error):
+            help_ = "; give workers more memory, or let each fit read fewer rows: method=Experts(rows_per_fit=...)"
+        elif isinstance(error, OSError):
+            help_ = "; all workers must see the files, and nobody may change them during the fit"
+        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise TaskFailed(f"{task.what}, on worker {_name()}: {said}{help_}") from error
+
+
+def _name() -> str:
+    worker = _dask_worker()
+    return f"{socket.gethostname()}, process {os.getpid()}" if worker is None else str(worker.address)
+
+
+def _dask_worker() -> Any:
+    try:
+        from distributed import get_worker
+
+        return get_worker()
+    except (ImportError, ValueError):
+        return None
+
+
+def _most_kept() -> int:
+    limit = getattr(getattr(_dask_worker(), "memory_manager", None), "memory_limit", None)
+    return tasks.MOST_KEPT if not limit else int(limit) // PART_OF_MEMORY
+
+
+def _versions() -> dict[str, str]:
+    found = {"Python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "absent"
+    return found
