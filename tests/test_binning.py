@@ -70,7 +70,7 @@ def test_trees_are_those_of_columns_that_are_binned_anew(columns):
         column for column in binned.columns if column in CATEGORICAL
     ]
     whole = binned_anew(boosting, rows, binned.columns)
-    parameters = binned._parameters(N)
+    parameters = binned._parameters(N, 0.0)
     pool = assert_same_trees(binned.boost_all(8), lightgbm.train(parameters, whole, 8))
     by_category = pool.category_start >= 0
     assert set(binned.columns[pool.feature[by_category]]) <= set(CATEGORICAL)
@@ -86,7 +86,7 @@ def test_folds_are_cut_out_of_them(columns):
     kept = np.flatnonzero(~out)
     part = binned_anew(boosting, rows, binned.columns).subset(kept.tolist()).construct()
     part.set_weight(rows.weights[kept] / rows.weights[kept].mean())
-    parameters = binned._parameters(len(kept))
+    parameters = binned._parameters(len(kept), 0.0)
     assert_same_trees(binned.boost_without(out), lightgbm.train(parameters, part, 8))
 
 
@@ -136,7 +136,7 @@ def test_one_block_alone_is_taken_as_it_is():
 
 def test_sets_are_put_together_once_and_leave_blocks_as_they_are():
     blocks = blocks_of(SETS)
-    widths = [block.num_feature() for block in blocks._binned]
+    widths = [block.num_feature() for block in blocks._binned.values()]
     for columns in SETS:
         data, order = blocks.together(columns)
         again, same = blocks.together(columns.copy())
@@ -144,7 +144,7 @@ def test_sets_are_put_together_once_and_leave_blocks_as_they_are():
         assert same is order
         assert data.num_feature() == len(order) == len(columns)
         assert data.num_data() == N
-    assert [block.num_feature() for block in blocks._binned] == widths
+    assert [block.num_feature() for block in blocks._binned.values()] == widths
 
 
 def test_a_set_that_cuts_blocks_has_all_its_columns():
@@ -171,7 +171,7 @@ def test_targets_weights_and_starting_scores_come_along():
 
 
 def test_no_sets_are_no_blocks():
-    assert blocks_of([])._binned == []
+    assert blocks_of([])._binned == {}
 
 
 def test_few_rows_have_none(monkeypatch):

@@ -4,7 +4,8 @@ A task names the rows that it needs, by files and parts of them, and brings back
 sent to a worker is lost with it, and what is named can be read again by another one.
 """
 
+from .in_folder import InFolder, Reading
 from .stored import InScratch, Part
 from .workers import TaskFailed, Workers
 
-__all__ = ["InScratch", "Part", "TaskFailed", "Workers"]
+__all__ = ["InFolder", "InScratch", "Part", "Reading", "TaskFailed", "Workers"]

@@ -6,6 +6,7 @@ into memory, since a mapped file counts as memory of the worker that reads it, a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -44,6 +45,9 @@ class Stored(Protocol):
 
     def cells(self, columns: np.ndarray, at: np.ndarray | None = None) -> Any:
         """Some columns of all rows, or of those of the given numbers, which rise: a matrix."""
+
+    def steps(self, at: np.ndarray, n_rows: int) -> Iterator[slice]:
+        """The given rows in pieces that are read together, of about so many rows."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,10 @@ class InScratch:
                 found[:, place] = values if at is None else values[at - first]
         return found
 
+    def steps(self, at: np.ndarray, n_rows: int) -> Iterator[slice]:
+        for start in range(0, len(at), n_rows):
+            yield slice(start, start + n_rows)
+
 
 @dataclass(frozen=True, eq=False)
 class Part:
@@ -153,3 +161,6 @@ class Part:
         if self.bits is not None:
             at = self.numbers() if at is None else self.numbers()[at]
         return self.stored.cells(columns, at)
+
+    def steps(self, at: np.ndarray, n_rows: int) -> Iterator[slice]:
+        return self.stored.steps(self.numbers()[at], n_rows)

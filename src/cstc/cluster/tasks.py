@@ -169,8 +169,8 @@ class Hear:
         at = np.flatnonzero(mask)
         step = max(1, MOST_CELLS // max(1, len(self.columns)))
         scores, items = [np.zeros((0, self.weights.shape[1]))], []
-        for start in range(0, len(at), step):
-            cells = self.part.cells(self.columns, at[start : start + step])
+        for some in self.part.steps(at, step):
+            cells = self.part.cells(self.columns, at[some])
             if self.feature_items is None:
                 scores.append(self.pool.scores(cells, self.weights))
             else:
