@@ -1,4 +1,4 @@
-"""Tables in: pandas, polars and whatever else narwhals reads.
+"""Tables in: pandas, polars, pyarrow and whatever else narwhals reads.
 
 A fitted model computes with a matrix; how a table becomes one is in `model.schema`, which a loaded model needs too.
 Here is what only training asks: whether something is a table, which of its columns hold categories or true and false,
@@ -25,6 +25,10 @@ def is_frame(X: Any) -> bool:
     """Whether X is a table with columns of their own types."""
     if nw.dependencies.is_polars_lazyframe(X):
         raise TypeError("X is a LazyFrame, which holds no rows yet; give X.collect()")
+    if nw.dependencies.is_dask_dataframe(X):
+        raise TypeError(
+            "X is a Dask DataFrame, which holds no rows yet; give X.compute(), or the folder that X.to_parquet wrote"
+        )
     return nw.dependencies.is_into_dataframe(X)
 
 

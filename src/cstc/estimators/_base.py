@@ -28,6 +28,7 @@ from sklearn.utils.validation import (
 from ..boosting import Boosting
 from ..capacity import FEW, Capacity
 from ..costs import ResolvedCosts, as_cost_model, is_number, shorten
+from ..folders import is_path
 from ..losses import Loss
 from ..matrix import column_at, is_sparse, missing_columns, rows_at, to_csr
 from ..method import CandidateRow, Method, OutOfFold, Problem, Trained
@@ -41,6 +42,7 @@ from ..progress import Progress
 from ..rows import Rows, check_queries
 from ..serving.explain import as_one_row, is_mapping
 from ..tables import booleans_of, categories_of, is_frame
+from ._given import given_rows
 from ._mean_cost import MOST_LOOKS, Build, meet
 from ._methods import explain_unknown, method_of
 from ._parameters import check_parameters, cost_weight_of
@@ -141,17 +143,29 @@ class CSTCBase(BaseEstimator):
         sample_weight_val,
         qid=None,
         qid_val=None,
+        target=None,
         shared=None,
         start=None,
         progress=None,
     ):
-        """Validate, hand over to the method, keep what it returns.
+        """Find the rows, validate, hand over to the method, keep what it returns.
 
         `shared` is kept by a frontier for fits to the same rows, `start` is the solution of one of them, and
         `progress` is told of all of them.
         """
         check_parameters(self)
-        given = X, y, X_val, y_val, sample_weight, sample_weight_val, qid, qid_val
+        given = given_rows(
+            self,
+            X,
+            y,
+            target=target,
+            qid=qid,
+            sample_weight=sample_weight,
+            X_val=X_val,
+            y_val=y_val,
+            qid_val=qid_val,
+            sample_weight_val=sample_weight_val,
+        )
         with all_or_nothing(self):
             if progress is not None:
                 return self._fit_watched(given, shared, start, progress)
@@ -161,13 +175,13 @@ class CSTCBase(BaseEstimator):
                 return self._fit_watched(given, shared, start, own)
 
     def _fit_watched(self, given, shared, start, progress):
-        X, y, X_val, y_val, sample_weight, sample_weight_val, qid, qid_val = given
+        taught, judged = given
         method = self._resolved_method()
         self._check_method(method)
-        rows = self._check_rows(X, y, sample_weight, qid, reset=True)
+        rows = self._check_rows(taught.X, taught.y, taught.weights, taught.qid, reset=True)
         names = self._feature_names()
         self.costs_ = self._resolve_costs(self.costs)
-        validation = self._check_validation(X_val, y_val, sample_weight_val, qid_val)
+        validation = self._check_validation(judged.X, judged.y, judged.weights, judged.qid)
         if validation is not None and not method.uses_validation:
             raise ValueError(
                 f"X_val and y_val are given, and {type(method).__name__} has no use for them: it is cross-fitted. Give "
@@ -371,6 +385,8 @@ class CSTCBase(BaseEstimator):
 
     def _check_X(self, X, *, reset, strange=None):
         """The matrix of rows; columns with categories that training did not see are added to `strange`."""
+        if is_path(X):
+            raise TypeError(f"X is {str(X)!r}, and rows are needed here; cstc.predict_partitions reads folders")
         refuse_one_row(X)
         if reset:
             self._categories = categories_of(X)

@@ -79,24 +79,29 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
         self.class_weight = class_weight
         self.error_costs = error_costs
 
-    def fit(self, X, y, *, X_val=None, y_val=None, sample_weight=None, sample_weight_val=None):
+    def fit(self, X, y=None, *, target=None, X_val=None, y_val=None, sample_weight=None, sample_weight_val=None):
         """Fit the tree.
 
         Parameters
         ----------
-        X : array-like, sparse matrix or table of shape (n, n_features)
-        y : array-like of shape (n,)
+        X : array-like, sparse matrix or table of shape (n, n_features), or path
+            A path is that of a folder of Parquet files, or of one file; see docs/folders.md.
+        y : array-like of shape (n,), optional
             Two or more classes.
+        target : str, optional
+            The column of X that holds the targets, where X is a table or a path and y is left out.
         X_val, y_val : like X and y, optional
             Validation data, which `Paper` and `Exact` prune by; they hold out a part of X otherwise.  `Experts`, the
-            default with boosted trees, is cross-fitted and takes none.
-        sample_weight, sample_weight_val : array-like of shape (n,), optional
+            default with boosted trees, is cross-fitted and takes none.  A table or a path has the targets and weights
+            in columns of the same names, where nothing else is given.
+        sample_weight, sample_weight_val : array-like of shape (n,) or str, optional
+            Weights of rows, or the name of their column.
 
         Returns
         -------
         self
         """
-        return self._fit(X, y, X_val, y_val, sample_weight, sample_weight_val)
+        return self._fit(X, y, X_val, y_val, sample_weight, sample_weight_val, target=target)
 
     def decision_function(self, X, *, ids=None):
         """Margins: shape (n,) for two classes, (n, n_classes) for more; `ids` as in `predict`."""

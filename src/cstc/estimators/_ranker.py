@@ -37,26 +37,43 @@ class CSTCRanker(CSTCBase):
 
     _needs_queries = True
 
-    def fit(self, X, y, *, qid=None, X_val=None, y_val=None, qid_val=None, sample_weight=None, sample_weight_val=None):
+    def fit(
+        self,
+        X,
+        y=None,
+        *,
+        target=None,
+        qid=None,
+        X_val=None,
+        y_val=None,
+        qid_val=None,
+        sample_weight=None,
+        sample_weight_val=None,
+    ):
         """Fit the tree.
 
         Parameters
         ----------
-        X : array-like, sparse matrix or table of shape (n, n_features)
-        y : array-like of shape (n,)
+        X : array-like, sparse matrix or table of shape (n, n_features), or path
+            A path is that of a folder of Parquet files, or of one file; see docs/folders.md.
+        y : array-like of shape (n,), optional
             Grades, 0 or more; 0 is not relevant.
-        qid : array-like of shape (n,)
-            The query of each row; the rows of a query stand together.
+        target : str, optional
+            The column of X that holds the targets, where X is a table or a path and y is left out.
+        qid : array-like of shape (n,) or str
+            The query of each row, or the name of its column in X; the rows of a query stand together.
         X_val, y_val, qid_val : like X, y and qid, optional
             Validation data, which `Paper` and `Exact` prune by; they hold out whole queries otherwise.  `Experts`, the
-            default with boosted trees, is cross-fitted and takes none.
-        sample_weight, sample_weight_val : array-like of shape (n,), optional
+            default with boosted trees, is cross-fitted and takes none.  A table or a path has the targets, queries and
+            weights in columns of the same names, where nothing else is given.
+        sample_weight, sample_weight_val : array-like of shape (n,) or str, optional
+            Weights of rows, or the name of their column.
 
         Returns
         -------
         self
         """
-        return self._fit(X, y, X_val, y_val, sample_weight, sample_weight_val, qid, qid_val)
+        return self._fit(X, y, X_val, y_val, sample_weight, sample_weight_val, qid, qid_val, target)
 
     def predict(self, X, *, return_cost=False, budget=None, unavailable=(), ids=None):
         """Scores of shape (n,); within a query, higher is better.

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 
 from ..costs import shorten
 from ..estimators._base import CSTCBase, all_or_nothing, watched
+from ..estimators._given import given_rows
 from ..metrics import quality_of
 from ..progress import Progress
 from ..rows import Rows
@@ -121,28 +122,54 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
         self.checkpoint = checkpoint
         self.verbose = verbose
 
-    def fit(self, X, y, *, qid=None, X_val=None, y_val=None, qid_val=None, sample_weight=None, sample_weight_val=None):
+    def fit(
+        self,
+        X,
+        y=None,
+        *,
+        target=None,
+        qid=None,
+        X_val=None,
+        y_val=None,
+        qid_val=None,
+        sample_weight=None,
+        sample_weight_val=None,
+    ):
         """Fit models along the cost weight.
 
         Parameters
         ----------
-        X : array-like, sparse matrix or table of shape (n, n_features)
-        y : array-like of shape (n,)
-        qid : array-like of shape (n,)
-            The query of each row, for a ranker.
+        X : array-like, sparse matrix or table of shape (n, n_features), or path
+            A path is that of a folder of Parquet files, or of one file; see docs/folders.md.
+        y : array-like of shape (n,), optional
+        target : str, optional
+            The column of X that holds the targets, where X is a table or a path and y is left out.
+        qid : array-like of shape (n,) or str
+            The query of each row, for a ranker, or the name of its column in X.
         X_val, y_val, qid_val : like X, y and qid, optional
-            The rows that choose; a part of X is held out otherwise.
-        sample_weight, sample_weight_val : array-like of shape (n,), optional
+            The rows that choose; a part of X is held out otherwise.  A table or a path has the targets, queries and
+            weights in columns of the same names, where nothing else is given.
+        sample_weight, sample_weight_val : array-like of shape (n,) or str, optional
+            Weights of rows, or the name of their column.
 
         Returns
         -------
         self
         """
         self._check_parameters()
-        if qid is not None and not self.estimator._needs_queries:
-            raise ValueError(f"qid is given, and a {type(self.estimator).__name__} has no use for it; leave it out")
         n_most = self.n_weights if self.cost_weights is None else len(set(self.cost_weights)) + 1
-        given = Rows(X, y, sample_weight, qid), Rows(X_val, y_val, sample_weight_val, qid_val)
+        given = given_rows(
+            self.estimator,
+            X,
+            y,
+            target=target,
+            qid=qid,
+            sample_weight=sample_weight,
+            X_val=X_val,
+            y_val=y_val,
+            qid_val=qid_val,
+            sample_weight_val=sample_weight_val,
+        )
         fits, identity = self._set_up(*given, n_most, None)
         with watched(fits.progress):
             if self.cost_weights is None:
@@ -158,9 +185,10 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
     def refine(
         self,
         X,
-        y,
+        y=None,
         *,
         mean_cost,
+        target=None,
         qid=None,
         X_val=None,
         y_val=None,
@@ -176,7 +204,7 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, y, qid, X_val, y_val, qid_val, sample_weight, sample_weight_val : as in `fit`
+        X, y, target, qid, X_val, y_val, qid_val, sample_weight, sample_weight_val : as in `fit`
             The rows that `fit` was given; others are refused.
         mean_cost : float
             Where to fit more.
@@ -188,7 +216,18 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
         self._check_fitted()
         self._check_parameters()
         _, wanted = asked_for({"mean_cost": mean_cost})
-        given = Rows(X, y, sample_weight, qid), Rows(X_val, y_val, sample_weight_val, qid_val)
+        given = given_rows(
+            self.estimator,
+            X,
+            y,
+            target=target,
+            qid=qid,
+            sample_weight=sample_weight,
+            X_val=X_val,
+            y_val=y_val,
+            qid_val=qid_val,
+            sample_weight_val=sample_weight_val,
+        )
         fits, identity = self._set_up(*given, MOST_FITS, int(self._fitted_to["random_state"]))
         other = list(differences(identity, self._fitted_to))
         if other:
