@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import lightgbm
@@ -36,7 +35,7 @@ from .losses import Loss
 from .matrix import cells_at
 from .model import TreePool
 from .model.pool import in_steps
-from .parallel import side_by_side, stop_if_asked
+from .parallel import stop_if_asked
 from .progress import QUIET, Progress
 from .rows import Rows, some_of
 

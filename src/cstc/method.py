@@ -176,6 +176,8 @@ class Method(BaseEstimator):
     uses_validation = True
     #: Whether it can weigh errors in money.
     weighs_errors = False
+    #: Whether it has work for workers (`cluster`).
+    uses_workers = False
 
     def check(self) -> None:
         """Raise ValueError for a parameter that cannot be."""

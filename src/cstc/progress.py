@@ -194,6 +194,10 @@ class Progress:
                 known.n_pieces += n_pieces
             self._current = part
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Where it is sent to, nobody looks."""
+        return _quiet, ()
+
     def did(self, work: float, n_pieces: int = 0) -> None:
         """Some work of the part that began last; thread-safe."""
         if self._display is None:
@@ -327,3 +331,7 @@ def _duration(seconds: float) -> str:
 
 #: Of fits that nobody watches.
 QUIET = Progress()
+
+
+def _quiet() -> Progress:
+    return QUIET

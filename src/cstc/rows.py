@@ -43,8 +43,8 @@ class Rows:
 
     def take(self, at: np.ndarray) -> Rows:
         """The rows of the given numbers."""
-        parts = [None if part is None else np.asarray(part)[at] for part in (self.y, self.weights, self.qid)]
-        return Rows(take_rows(self.X, at), *parts, part=None if self.part is None else self.part.take(at))
+        y, weights, qid = (None if each is None else np.asarray(each)[at] for each in (self.y, self.weights, self.qid))
+        return Rows(take_rows(self.X, at), y, weights, qid, None if self.part is None else self.part.take(at))
 
     def on(self, columns: np.ndarray) -> Rows:
         """The same rows with some of their columns."""

@@ -12,7 +12,7 @@ from cstc.boosting import Boosting, bin_blocks, boost, rounds_of, trees_of
 from cstc.cluster import Workers
 from cstc.costs import CostModel
 from cstc.experts.members import Wanted, grow_members
-from cstc.rows import Rows
+from cstc.rows import Rows, Units
 
 each_loss_name = pytest.mark.parametrize("loss_name", list(LOSSES))
 N, ALL = 400, np.arange(4)
@@ -135,7 +135,7 @@ def test_workers_grow_the_same_members(loss_name, patience, shared, buys, monkey
             blocks = bin_blocks(boosting, some_rows, sets)
         here = grow_members(wanted, some_rows, blocks)
         with ThreadPoolExecutor(2) as pool, Workers(pool, tmp_path) as workers:
-            stored = replace(rows, part=workers.publish(rows))
+            stored = replace(rows, part=workers.publish(rows, Units()))
             far = [replace(each, boosting=replace(boosting, workers=workers)) for each in wanted]
             there = grow_members(far, stored if isinstance(some, slice) else stored.take(some), blocks)
             for one, other in zip(there, here, strict=True):

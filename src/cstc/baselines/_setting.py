@@ -96,7 +96,7 @@ def set_up(
     face: CSTCBase, fraction: float, X, y, X_val, y_val, sample_weight, sample_weight_val, qid, qid_val
 ) -> Setting:
     """Check all that was given; hold rows out (whole queries, stratified classes) where there is no validation data."""
-    rows = face._check_rows(X, y, sample_weight, qid, reset=True)
+    rows = face._check_rows(Rows(X, y, sample_weight, qid), reset=True)
     classes = getattr(face, "classes_", None)
     if classes is not None and len(classes) > 2:
         raise ValueError(f"y holds {len(classes)} classes; the systems of cstc.baselines tell two classes apart")
@@ -104,7 +104,7 @@ def set_up(
     costs = face._resolve_costs(face.costs)
     face.costs_ = costs
     seed = int(check_random_state(face.random_state).randint(np.iinfo(np.int32).max))
-    validation = face._check_validation(X_val, y_val, sample_weight_val, qid_val)
+    validation = face._check_validation(Rows(X_val, y_val, sample_weight_val, qid_val))
     boosting = face._boosting(loss, costs, face._categorical_columns(names), seed)
     parts = part(rows, validation, loss, fraction, seed)
     return Setting(

@@ -6,6 +6,6 @@ sent to a worker is lost with it, and what is named can be read again by another
 
 from .in_folder import InFolder, Reading
 from .stored import InScratch, Part
-from .workers import TaskFailed, Workers
+from .workers import TaskFailed, Workers, workers_of
 
-__all__ = ["InFolder", "InScratch", "Part", "Reading", "TaskFailed", "Workers"]
+__all__ = ["InFolder", "InScratch", "Part", "Reading", "TaskFailed", "Workers", "workers_of"]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -41,7 +40,7 @@ class Reading:
     dtype: str
     classes: np.ndarray | None = None
     class_weights: np.ndarray | None = None
-    units: Units = Units()
+    units: Units = field(default_factory=Units)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..matrix import cells_at, is_sparse
-from ..rows import Rows
+from ..rows import Rows, Units
 
 __all__ = ["InScratch", "Part", "Stored"]
 
@@ -87,7 +87,8 @@ class InScratch:
             with (folder / "X.bin").open("wb") as file:
                 for start in range(0, X.shape[1], COLUMNS_AT_ONCE):
                     np.ascontiguousarray(X[:, start : start + COLUMNS_AT_ONCE].T).tofile(file)
-        return cls(str(folder), *X.shape, X.dtype.str, is_sparse(X))
+        n_rows, n_columns = X.shape
+        return cls(str(folder), n_rows, n_columns, X.dtype.str, is_sparse(X))
 
     def targets(self) -> tuple[np.ndarray, np.ndarray]:
         folder = Path(self.folder)
@@ -151,6 +152,14 @@ class Part:
         mask = np.zeros(self.stored.n_rows, dtype=bool)
         mask[own] = True
         return Part(self.stored, np.packbits(mask).tobytes())
+
+    def read_as(self, reading: Any) -> Part:
+        """The same, of rows in a folder, with all that is needed to read them."""
+        return Part(self.stored.read_as(reading), self.bits)  # type: ignore[attr-defined]
+
+    def in_units(self, units: Units) -> Part:
+        """The same with targets in standard units."""
+        return Part(self.stored.in_units(units), self.bits)  # type: ignore[attr-defined]
 
     def targets(self) -> tuple[np.ndarray, np.ndarray]:
         y, weights = self.stored.targets()

@@ -57,7 +57,8 @@ class Bins:
             everything = np.arange(self.part.stored.n_columns)
             X = KEPT(("cells", *self.part.key), lambda: self.part.cells(everything), _size)
             return Binned(boosting, Rows(X, y, weights), columns, None)
-        key = ("bins", *self.part.key, b"|".join(each.tobytes() for each in self.sets), self.boosting.constant.tobytes())
+        sets = b"|".join(each.tobytes() for each in self.sets)
+        key = ("bins", *self.part.key, sets, self.boosting.constant.tobytes())
         n_columns = len(np.unique(np.concatenate(self.sets)))
         # a byte for each cell, and a copy of those that stand together
         blocks = KEPT(key, lambda: self._blocks(y, weights), lambda _: 2 * len(y) * n_columns)

@@ -14,20 +14,21 @@ import tempfile
 import threading
 import uuid
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from ..parallel import WAKE, alone, stop_if_asked
-from ..rows import Rows
+from ..rows import Rows, Units
 from . import tasks
 from .stored import InScratch, Part
 
-__all__ = ["TaskFailed", "Workers", "check_executor"]
+__all__ = ["TaskFailed", "Workers", "check_executor", "workers_of"]
 
 MOST_REPEATED = 3  # times that a task is given out again when its future is gone
 PART_OF_MEMORY = 4  # of a worker's limit, one part in so many is for what it keeps
@@ -56,6 +57,22 @@ def check_executor(executor: Any, scratch: Any) -> None:
 
 def _is_dask(executor: Any) -> bool:
     return hasattr(executor, "submit") and hasattr(executor, "scheduler_info") and hasattr(executor, "run")
+
+
+@contextmanager
+def workers_of(method: Any, executor: Any, scratch: Any) -> Iterator[Workers | None]:
+    """The workers of an executor, for a method that has use for them; None: threads of this process."""
+    check_executor(executor, scratch)
+    if executor is None:
+        yield None
+        return
+    if not method.uses_workers:
+        raise ValueError(
+            f"executor is given, and {type(method).__name__} has no use for it: it grows one ensemble; leave it out, "
+            "or take method=Experts()"
+        )
+    with Workers(executor, scratch) as workers:
+        yield workers
 
 
 class Workers:
@@ -88,15 +105,18 @@ class Workers:
             left, self._open = list(self._open), set()
         for future in left:
             future.cancel()
+        tasks.KEPT.forget()  # where workers are threads of this process
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
-    def publish(self, rows: Rows) -> Part:
-        """Write rows where all workers see them, unless they lie there already."""
+    def publish(self, rows: Rows, units: Units) -> Part:
+        """Write rows where all workers see them, unless they lie there already: then `units` are those of targets."""
         if rows.part is not None:
-            return rows.part
+            part = rows.part.in_units(units)
+            self._check_seen(part.stored.folder.path, "X; give one that all workers see")
+            return part
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="cstc-", dir=self._scratch))
             # workers may be other users of the folder
@@ -105,13 +125,13 @@ class Workers:
         folder.mkdir()
         stored = InScratch.write(rows, folder)
         where = "scratch" if self._scratch is None else f"scratch {str(self._scratch)!r}"
-        self._check_seen(folder / "y.npy", f"{where}; give scratch=, a folder that all workers see")
+        self._check_seen(stored.folder, f"{where}; give scratch=, a folder that all workers see")
         return Part(stored)
 
-    def _check_seen(self, path: Path, what: str) -> None:
-        for worker, sees in self._everywhere(os.path.exists, str(path)).items():
+    def _check_seen(self, path: str, what: str) -> None:
+        for worker, sees in self._everywhere(os.path.exists, path).items():
             if not sees:
-                raise ValueError(f"worker {worker} does not see {path.parent}, the folder of {what}")
+                raise ValueError(f"worker {worker} does not see {path}, the folder of {what}")
 
     def _everywhere(self, function: Callable[..., Any], *args: Any) -> dict[str, Any]:
         """What each worker says; where workers cannot be addressed, what one of them says."""
@@ -197,8 +217,8 @@ class _Waiting:
                 raise
             except BrokenProcessPool as error:
                 raise TaskFailed(
-                    f"{self._task.what}: a process of the executor was lost, and with it the executor. With checkpoint= "
-                    "a frontier goes on where it was; a Dask cluster gives the tasks of a lost worker to others"
+                    f"{self._task.what}: a process of the executor was lost, and with it the executor. With "
+                    "checkpoint= a frontier goes on where it was; a Dask cluster repeats the tasks of a lost worker"
                 ) from error
             except Exception as error:
                 if type(error).__name__ == "KilledWorker":

@@ -27,6 +27,7 @@ from sklearn.utils.validation import (
 
 from ..boosting import Boosting
 from ..capacity import FEW, Capacity
+from ..cluster import Part, Reading, workers_of
 from ..costs import ResolvedCosts, as_cost_model, is_number, shorten
 from ..folders import is_path
 from ..losses import Loss
@@ -133,55 +134,35 @@ class CSTCBase(BaseEstimator):
 
     # -- fitting ---------------------------------------------------------------------------------------------
 
-    def _fit(
-        self,
-        X,
-        y,
-        X_val,
-        y_val,
-        sample_weight,
-        sample_weight_val,
-        qid=None,
-        qid_val=None,
-        target=None,
-        shared=None,
-        start=None,
-        progress=None,
-    ):
-        """Find the rows, validate, hand over to the method, keep what it returns.
+    def _fit(self, X, y, *, executor, scratch, **given):
+        """`fit`, with whatever it was given: find the rows and the workers."""
+        check_parameters(self)
+        taught, judged = given_rows(self, X, y, **given)
+        with workers_of(self._resolved_method(), executor, scratch) as workers:
+            return self._fit_rows(taught, judged, workers=workers)
 
-        `shared` is kept by a frontier for fits to the same rows, `start` is the solution of one of them, and
-        `progress` is told of all of them.
+    def _fit_rows(self, taught: Rows, judged: Rows, *, shared=None, start=None, progress=None, workers=None):
+        """Validate, hand over to the method, keep what it returns.
+
+        `shared` is kept by a frontier for fits to the same rows, `start` is the solution of one of them, `progress` is
+        told of all of them, and `workers` grow what is large.
         """
         check_parameters(self)
-        given = given_rows(
-            self,
-            X,
-            y,
-            target=target,
-            qid=qid,
-            sample_weight=sample_weight,
-            X_val=X_val,
-            y_val=y_val,
-            qid_val=qid_val,
-            sample_weight_val=sample_weight_val,
-        )
         with all_or_nothing(self):
             if progress is not None:
-                return self._fit_watched(given, shared, start, progress)
+                return self._fit_watched(taught, judged, shared, start, progress, workers)
             n_looks = None if self.mean_cost is None else MOST_LOOKS
             own = Progress("cstc fit", self.verbose, speaker=type(self).__name__, n_models=n_looks)
             with watched(own):
-                return self._fit_watched(given, shared, start, own)
+                return self._fit_watched(taught, judged, shared, start, own, workers)
 
-    def _fit_watched(self, given, shared, start, progress):
-        taught, judged = given
+    def _fit_watched(self, taught, judged, shared, start, progress, workers):
         method = self._resolved_method()
         self._check_method(method)
-        rows = self._check_rows(taught.X, taught.y, taught.weights, taught.qid, reset=True)
+        rows = self._check_rows(taught, reset=True)
         names = self._feature_names()
         self.costs_ = self._resolve_costs(self.costs)
-        validation = self._check_validation(judged.X, judged.y, judged.weights, judged.qid)
+        validation = self._check_validation(judged)
         if validation is not None and not method.uses_validation:
             raise ValueError(
                 f"X_val and y_val are given, and {type(method).__name__} has no use for them: it is cross-fitted. Give "
@@ -191,6 +172,7 @@ class CSTCBase(BaseEstimator):
         self._check_codes(rows.X, names, categorical)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         loss, usual = self._loss(), method.capacity(len(rows))
+        boosting = self._boosting(loss, self.costs_, categorical, seed, usual)
         problem = Problem(
             rows=rows,
             validation=validation,
@@ -199,7 +181,7 @@ class CSTCBase(BaseEstimator):
             schema=self._schema(rows),
             cost_weight=cost_weight_of(self),
             weak_learners=self.weak_learners,
-            boosting=replace(self._boosting(loss, self.costs_, categorical, seed, usual), progress=progress),
+            boosting=replace(boosting, progress=progress, workers=workers),
             random_state=seed,
             progress=progress,
             shared={} if shared is None else shared,
@@ -353,22 +335,32 @@ class CSTCBase(BaseEstimator):
             self.classes_ = model.schema.classes
         return self
 
-    def _check_rows(self, X, y, sample_weight, qid, *, reset) -> Rows:
-        X = self._check_X(X, reset=reset)
-        y = self._check_y(y, reset=reset)
+    def _check_rows(self, given: Rows, *, reset) -> Rows:
+        X = self._check_X(given.X, reset=reset)
+        y = self._check_y(given.y, reset=reset)
         check_consistent_length(X, y)
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        weights = weights * self._class_weights(y)
+        weights = _check_sample_weight(given.weights, X, dtype=np.float64, ensure_non_negative=True)
+        by_class = self._class_weights(y)
+        weights = weights * by_class
         if not weights.sum() > 0:
             raise ValueError("all sample weights are zero; at least one non-zero weight is needed")
-        if self._needs_queries:
-            qid = check_queries(qid, y, "qid" if reset else "qid_val")
-        rows = Rows(X, y, weights, qid)
+        qid = check_queries(given.qid, y, "qid" if reset else "qid_val") if self._needs_queries else given.qid
+        rows = Rows(X, y, weights, qid, None if given.part is None else self._stored(given.part, X, y, by_class))
         if (weights == 0).any():  # a row without weight is a row that is not there
             rows = rows.take(np.flatnonzero(weights))
             if reset:
                 self._check_weighted(rows.y)
         return rows
+
+    def _stored(self, part: Part, X, y, by_class) -> Part:
+        """Rows in a folder, with all that workers must know to read them as they were read here."""
+        classes = getattr(self, "classes_", None)
+        of_classes = None
+        if classes is not None:
+            of_classes = np.ones(len(classes))
+            of_classes[y] = by_class
+        names = tuple(self._feature_names())
+        return part.read_as(Reading(names, self._categories, X.dtype.str, classes, of_classes))
 
     def _check_method(self, method: Method) -> None:
         """What parameters of an estimator do not go with a method."""
@@ -423,13 +415,13 @@ class CSTCBase(BaseEstimator):
             return [str(name) for name in self.feature_names_in_]
         return [f"x{j}" for j in range(self.n_features_in_)]
 
-    def _check_validation(self, X_val, y_val, sample_weight_val, qid_val) -> Rows | None:
-        if (X_val is None) != (y_val is None):
-            missing = "y_val" if y_val is None else "X_val"
+    def _check_validation(self, given: Rows) -> Rows | None:
+        if (given.X is None) != (given.y is None):
+            missing = "y_val" if given.y is None else "X_val"
             raise ValueError(f"validation data needs both X_val and y_val; {missing} is missing")
-        if X_val is not None:
-            return self._check_rows(X_val, y_val, sample_weight_val, qid_val, reset=False)
-        if sample_weight_val is not None or qid_val is not None:
+        if given.X is not None:
+            return self._check_rows(given, reset=False)
+        if given.weights is not None or given.qid is not None:
             raise ValueError("sample_weight_val and qid_val belong to X_val and y_val, which are missing")
         return None
 

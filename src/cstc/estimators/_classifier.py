@@ -79,7 +79,19 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
         self.class_weight = class_weight
         self.error_costs = error_costs
 
-    def fit(self, X, y=None, *, target=None, X_val=None, y_val=None, sample_weight=None, sample_weight_val=None):
+    def fit(
+        self,
+        X,
+        y=None,
+        *,
+        target=None,
+        X_val=None,
+        y_val=None,
+        sample_weight=None,
+        sample_weight_val=None,
+        executor=None,
+        scratch=None,
+    ):
         """Fit the tree.
 
         Parameters
@@ -96,12 +108,27 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
             in columns of the same names, where nothing else is given.
         sample_weight, sample_weight_val : array-like of shape (n,) or str, optional
             Weights of rows, or the name of their column.
+        executor : distributed.Client or concurrent.futures.Executor, optional
+            Who grows the large ensembles of `Experts`; without one, threads of this process do.  The model is the same.
+        scratch : path, optional
+            A folder that all workers see.  Rows that are in memory are written there, and removed at the end; without
+            it into a temporary folder, where workers see that.
 
         Returns
         -------
         self
         """
-        return self._fit(X, y, X_val, y_val, sample_weight, sample_weight_val, target=target)
+        return self._fit(
+            X,
+            y,
+            target=target,
+            X_val=X_val,
+            y_val=y_val,
+            sample_weight=sample_weight,
+            sample_weight_val=sample_weight_val,
+            executor=executor,
+            scratch=scratch,
+        )
 
     def decision_function(self, X, *, ids=None):
         """Margins: shape (n,) for two classes, (n, n_classes) for more; `ids` as in `predict`."""

@@ -11,6 +11,7 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
+from ..cluster import InFolder, Part
 from ..costs import shorten
 from ..folders import Folder, is_path
 from ..model.schema import columns_of
@@ -72,6 +73,7 @@ def given_rows(
 
 def _taken(given: Rows, where: str, roles: tuple[str, str, str]) -> Rows:
     """Rows with values in the places of names; the columns that were named leave X."""
+    part = None
     columns = dict(zip(roles, (given.y, given.weights, given.qid), strict=True))
     names = {role: value for role, value in columns.items() if isinstance(value, str)}
     twice = [role for role, name in names.items() if list(names.values()).count(name) > 1]
@@ -84,7 +86,9 @@ def _taken(given: Rows, where: str, roles: tuple[str, str, str]) -> Rows:
                 raise ValueError(f"{role} is given as values, and {where} is a folder; {_instead(role)}")
         if roles[0] not in names:
             raise ValueError(f"{where} is a folder, and its targets have no name; give target, and no y")
-        table = Folder.open(given.X).read()
+        folder = Folder.open(given.X)
+        part = Part(InFolder(folder, names[roles[0]], names.get(roles[1])))
+        table = folder.read()
     elif is_frame(given.X):
         table = given.X
     elif names:
@@ -104,7 +108,8 @@ def _taken(given: Rows, where: str, roles: tuple[str, str, str]) -> Rows:
     values = [
         _values(frame[value], names, role, where) if role in names else value for role, value in columns.items()
     ]
-    return Rows(frame.drop(list(names.values())).to_native(), *values)
+    y, weights, qid = values
+    return Rows(frame.drop(list(names.values())).to_native(), y, weights, qid, part)
 
 
 def _instead(role: str) -> str:

@@ -49,6 +49,8 @@ class CSTCRanker(CSTCBase):
         qid_val=None,
         sample_weight=None,
         sample_weight_val=None,
+        executor=None,
+        scratch=None,
     ):
         """Fit the tree.
 
@@ -68,12 +70,29 @@ class CSTCRanker(CSTCBase):
             weights in columns of the same names, where nothing else is given.
         sample_weight, sample_weight_val : array-like of shape (n,) or str, optional
             Weights of rows, or the name of their column.
+        executor : distributed.Client or concurrent.futures.Executor, optional
+            Who grows the large ensembles of `Experts`; without one, threads of this process do.  The model is the same.
+        scratch : path, optional
+            A folder that all workers see.  Rows that are in memory are written there, and removed at the end; without
+            it into a temporary folder, where workers see that.
 
         Returns
         -------
         self
         """
-        return self._fit(X, y, X_val, y_val, sample_weight, sample_weight_val, qid, qid_val, target)
+        return self._fit(
+            X,
+            y,
+            target=target,
+            qid=qid,
+            X_val=X_val,
+            y_val=y_val,
+            qid_val=qid_val,
+            sample_weight=sample_weight,
+            sample_weight_val=sample_weight_val,
+            executor=executor,
+            scratch=scratch,
+        )
 
     def predict(self, X, *, return_cost=False, budget=None, unavailable=(), ids=None):
         """Scores of shape (n,); within a query, higher is better.

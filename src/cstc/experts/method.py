@@ -75,6 +75,7 @@ class Experts(Method):
     takes = ("boosted",)
     uses_validation = False
     weighs_errors = True
+    uses_workers = True
 
     def __init__(self, *, folds=None, fallbacks=True, sources=None):
         self.folds = folds
@@ -177,7 +178,7 @@ class Experts(Method):
         units = Units.of(problem.rows, loss)
         rows = units.standard(problem.rows)
         if problem.boosting.workers is not None:
-            rows = replace(rows, part=problem.boosting.workers.publish(rows))
+            rows = replace(rows, part=problem.boosting.workers.publish(rows, units))
         boosting = problem.boosting.starting_at(rows, **REGULARISED | boosted_for(n))
         folds = folds_of(rows, n_folds, problem.random_state, by_class=loss.has_classes)
         half = folds_of(rows, 2, problem.random_state + 1) == 0

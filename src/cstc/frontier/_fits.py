@@ -8,6 +8,8 @@ and `Exact` the columns of ``Phi``.  A fit of `Paper` also starts from the solut
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,6 +17,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from ..cluster import Workers, workers_of
 from ..losses import stakes_of
 from ..method import OutOfFold
 from ..metrics import Quality
@@ -50,7 +53,14 @@ class Fits:
     quality_name: str
     points: dict[float, Point] = field(default_factory=dict)
     shared: dict[str, Any] = field(default_factory=dict)
+    workers: Workers | None = None
     _unseen_judges: Judges | None = None
+
+    @contextmanager
+    def working(self, executor: Any, scratch: Any) -> Iterator[None]:
+        """Within, large ensembles are grown by the workers of an executor, if there is one."""
+        with workers_of(self.estimator._resolved_method(), executor, scratch) as self.workers:
+            yield
 
     def __call__(self, weight: float) -> Point:
         if weight in self.points:
@@ -62,10 +72,9 @@ class Fits:
         if found is not None:
             model._restore(*found)
         else:
-            rows = self.train
-            given = {"shared": self.shared, "start": self._start(weight)}
+            given = {"shared": self.shared, "start": self._start(weight), "workers": self.workers}
             given |= {"progress": self.progress} if self.progress.shown else {}  # or its own, if the estimator has one
-            model._fit(rows.X, rows.y, None, None, rows.weights, None, rows.qid, None, **given)
+            model._fit_rows(self.train, Rows(None, None), **given)
             if self.store is not None:
                 self.store.store(weight, model.model_, model._state())
         point = self.points[weight] = self._judge(model)

@@ -134,6 +134,8 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
         qid_val=None,
         sample_weight=None,
         sample_weight_val=None,
+        executor=None,
+        scratch=None,
     ):
         """Fit models along the cost weight.
 
@@ -151,6 +153,12 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
             weights in columns of the same names, where nothing else is given.
         sample_weight, sample_weight_val : array-like of shape (n,) or str, optional
             Weights of rows, or the name of their column.
+        executor : distributed.Client or concurrent.futures.Executor, optional
+            Who grows the large ensembles of `Experts`; without one, threads of this process do.  The models are the
+            same.
+        scratch : path, optional
+            A folder that all workers see.  Rows that are in memory are written there, and removed at the end; without
+            it into a temporary folder, where workers see that.
 
         Returns
         -------
@@ -171,7 +179,7 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
             sample_weight_val=sample_weight_val,
         )
         fits, identity = self._set_up(*given, n_most, None)
-        with watched(fits.progress):
+        with fits.working(executor, scratch), watched(fits.progress):
             if self.cost_weights is None:
                 search(fits, n_most)
             else:
@@ -195,6 +203,8 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
         qid_val=None,
         sample_weight=None,
         sample_weight_val=None,
+        executor=None,
+        scratch=None,
     ):
         """Fit more weights where no model is near a mean cost; where there is none between, add a mixture.
 
@@ -208,6 +218,8 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
             The rows that `fit` was given; others are refused.
         mean_cost : float
             Where to fit more.
+        executor, scratch : optional
+            As in `fit`.
 
         Returns
         -------
@@ -238,7 +250,7 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
         fits.points |= {point.cost_weight: point for point in self._points if point.cost_weight is not None}
         mixtures = [point for point in self._points if point.cost_weight is None]
         if hole_around([*fits.points.values(), *mixtures], wanted):
-            with watched(fits.progress):
+            with fits.working(executor, scratch), watched(fits.progress):
                 bisect(fits, wanted)
             hole = hole_around(fits.points.values(), wanted)
             if hole is not None:
@@ -353,11 +365,11 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
         checker = clone(estimator)
         if "class_weight" in checker.get_params():
             checker.set_params(class_weight=None)  # rows of a class of weight 0 would leave
-        rows = checker._check_rows(given.X, given.y, None, given.qid, reset=True)
+        rows = checker._check_rows(Rows(given.X, given.y, None, given.qid), reset=True)
         given = with_checked_weights(given, rows.X)
         costs = checker._resolve_costs(estimator.costs)
         missing = (chosen_by.X is None) or (chosen_by.y is None)
-        validation = checker._check_validation(chosen_by.X, chosen_by.y, None, chosen_by.qid)
+        validation = checker._check_validation(Rows(chosen_by.X, chosen_by.y, None, chosen_by.qid))
         if missing and chosen_by.weights is not None:
             raise ValueError("sample_weight_val belongs to X_val and y_val, which are missing")
         identity: dict[str, Any] = {"data": data_identity(rows, given.weights, checker)}
