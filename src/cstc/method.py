@@ -178,6 +178,8 @@ class Method(BaseEstimator):
     weighs_errors = False
     #: Whether it has work for workers (`cluster`).
     uses_workers = False
+    #: Of more rows than this, a fit reads some; None: all of them.
+    rows_per_fit: int | None = None
 
     def check(self) -> None:
         """Raise ValueError for a parameter that cannot be."""

@@ -30,6 +30,8 @@ class Rows:
         The query of each row, where rows are ranked.
     part : cstc.cluster.Part or None
         Where workers find the same rows, if there are any.
+    more : cstc.cluster.Samples or None
+        Further rows, which teach and are not in memory; those that are here judge.
     """
 
     X: Any
@@ -37,6 +39,7 @@ class Rows:
     weights: Any = None
     qid: Any = None
     part: Any = None
+    more: Any = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -44,7 +47,8 @@ class Rows:
     def take(self, at: np.ndarray) -> Rows:
         """The rows of the given numbers."""
         y, weights, qid = (None if each is None else np.asarray(each)[at] for each in (self.y, self.weights, self.qid))
-        return Rows(take_rows(self.X, at), y, weights, qid, None if self.part is None else self.part.take(at))
+        part = None if self.part is None else self.part.take(at)
+        return Rows(take_rows(self.X, at), y, weights, qid, part, self.more)
 
     def on(self, columns: np.ndarray) -> Rows:
         """The same rows with some of their columns."""

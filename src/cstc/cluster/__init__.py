@@ -5,7 +5,20 @@ sent to a worker is lost with it, and what is named can be read again by another
 """
 
 from .in_folder import InFolder, Reading
-from .stored import InScratch, Part
+from .samples import Samples, core_of_folder, core_of_rows
+from .stored import InMemory, InScratch, Part
 from .workers import TaskFailed, Workers, workers_of
 
-__all__ = ["InFolder", "InScratch", "Part", "Reading", "TaskFailed", "Workers", "workers_of"]
+__all__ = [
+    "InFolder",
+    "InMemory",
+    "InScratch",
+    "Part",
+    "Reading",
+    "Samples",
+    "TaskFailed",
+    "Workers",
+    "core_of_folder",
+    "core_of_rows",
+    "workers_of",
+]

@@ -1,10 +1,14 @@
-"""Rows in a folder of Parquet files, read by whoever needs them, as the driver reads them."""
+"""Rows in a folder of Parquet files, read by whoever needs them, as the driver reads them.
+
+What is read is a row of pieces: some rows of one row group after the other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +16,19 @@ from ..folders import Folder
 from ..model.schema import encode
 from ..rows import Units
 
-__all__ = ["InFolder", "Reading"]
+__all__ = ["InFolder", "Piece", "Reading"]
+
+
+class Piece(NamedTuple):
+    """Rows that lie together."""
+
+    place: int  # of the row group in the folder
+    first: int
+    end: int
+
+    @property
+    def n_rows(self) -> int:
+        return self.end - self.first
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +61,7 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class InFolder:
-    """Some row groups of a folder.
+    """Some rows of a folder.
 
     Attributes
     ----------
@@ -54,8 +70,8 @@ class InFolder:
         The column of the targets.
     weight : str or None
         The column of the weights.
-    groups : tuple of int or None
-        Places of row groups, in rising order; None: all.
+    pieces : tuple of Piece or None
+        Where they lie; None: all rows.
     reading : Reading or None
         None while nobody knows yet.
     """
@@ -63,14 +79,14 @@ class InFolder:
     folder: Folder
     target: str
     weight: str | None = None
-    groups: tuple[int, ...] | None = None
+    pieces: tuple[Piece, ...] | None = None
     reading: Reading | None = None
 
     def read_as(self, reading: Reading) -> InFolder:
         return replace(self, reading=reading)
 
-    def of_groups(self, groups: tuple[int, ...]) -> InFolder:
-        return replace(self, groups=groups)
+    def of_pieces(self, pieces: tuple[Piece, ...]) -> InFolder:
+        return replace(self, pieces=pieces)
 
     def in_units(self, units: Units) -> InFolder:
         """The same with targets in standard units."""
@@ -84,16 +100,18 @@ class InFolder:
     @cached_property
     def key(self) -> str:
         reading = self._reading
-        return f"{self.folder.path} {self.target} {self.weight} {self.groups} {reading.units} {reading.class_weights}"
+        return f"{self.folder.path} {self.target} {self.weight} {self.pieces} {reading.units} {reading.class_weights}"
 
     @cached_property
-    def _places(self) -> tuple[int, ...]:
-        return tuple(range(len(self.folder.groups))) if self.groups is None else self.groups
+    def _pieces(self) -> tuple[Piece, ...]:
+        if self.pieces is not None:
+            return self.pieces
+        return tuple(Piece(place, 0, group.n_rows) for place, group in enumerate(self.folder.groups))
 
     @cached_property
     def _starts(self) -> np.ndarray:
-        """The number of the first row of each group, and of the row after the last."""
-        return np.cumsum([0, *(self.folder.groups[place].n_rows for place in self._places)])
+        """The number of the first row of each piece, and of the row after the last."""
+        return np.cumsum([0, *(piece.n_rows for piece in self._pieces)])
 
     @property
     def n_rows(self) -> int:
@@ -105,9 +123,13 @@ class InFolder:
 
     def targets(self) -> tuple[np.ndarray, np.ndarray]:
         reading = self._reading
-        table = self.folder.read([self.target, *([self.weight] if self.weight else [])], self._places)
+        table = self.table([self.target, *([self.weight] if self.weight else [])])
         y = np.asarray(table[self.target])
         weights = np.asarray(table[self.weight]).astype(np.float64) if self.weight else np.ones(len(y))
+        if table[self.target].null_count or (y.dtype.kind == "f" and not np.isfinite(y).all()):
+            raise ValueError(f"column {self.target!r} of {self.folder.path} lacks values; every row needs a target")
+        if not (weights >= 0).all():
+            raise ValueError(f"column {self.weight!r} of {self.folder.path} has weights that are not 0 or more")
         if reading.classes is None:
             y = y.astype(np.float64)
             if reading.units != Units():
@@ -115,7 +137,10 @@ class InFolder:
         else:
             codes = np.searchsorted(reading.classes, y)
             if (reading.classes[np.minimum(codes, len(reading.classes) - 1)] != y).any():
-                raise ValueError(f"{self.folder.path} has other classes in {self.target!r} than before")
+                raise ValueError(
+                    f"column {self.target!r} of {self.folder.path} has classes that the rows which judge do not have; "
+                    f"those have {reading.classes.tolist()}"
+                )
             y = codes
             if reading.class_weights is not None:
                 weights = weights * reading.class_weights[y]
@@ -124,28 +149,33 @@ class InFolder:
     def cells(self, columns: np.ndarray, at: np.ndarray | None = None) -> np.ndarray:
         n = self.n_rows if at is None else len(at)
         found = np.empty((n, len(columns)), dtype=self._reading.dtype, order="F")
-        for group, part in self.pieces(at):
-            first, end = self._starts[group : group + 2]
-            own = self._of_group(group, columns)
-            found[part] = own if at is None else own[at[part] - first]
-            if at is None:
-                assert len(own) == end - first
+        names = [self._reading.names[column] for column in columns.tolist()]
+        categories = {name: levels for name, levels in self._reading.categories.items() if name in names}
+        for number, some in self._in_pieces(at):
+            own = encode(self._of_piece(self._pieces[number], names), categories, names)
+            if np.isinf(own).any():
+                raise ValueError(f"a column of {self.folder.path} holds an infinite value; give numbers, or none")
+            found[some] = own if at is None else own[at[some] - self._starts[number]]
         return found
 
-    def _of_group(self, group: int, columns: np.ndarray) -> np.ndarray:
-        names = [self._reading.names[column] for column in columns.tolist()]
-        table = self.folder.read(names, [self._places[group]])
-        categories = {name: levels for name, levels in self._reading.categories.items() if name in names}
-        return encode(table, categories, names)
+    def table(self, names: Iterable[str] | None = None) -> Any:
+        """Some columns, or all, as one table."""
+        import pyarrow
 
-    def pieces(self, at: np.ndarray | None = None) -> Iterator[tuple[int, slice]]:
-        """Which rows, or which of the given ones, lie in each row group."""
+        names = list(self.folder.columns) if names is None else list(names)
+        found = [self._of_piece(piece, names) for piece in self._pieces]
+        return pyarrow.concat_tables(found).unify_dictionaries() if found else self.folder.read(names, [])
+
+    def _of_piece(self, piece: Piece, names: list[str]) -> Any:
+        return self.folder.read(names, [piece.place]).slice(piece.first, piece.n_rows)
+
+    def _in_pieces(self, at: np.ndarray | None = None) -> Iterator[tuple[int, slice]]:
+        """Which rows, or which of the given ones, lie in each piece."""
         ends = self._starts if at is None else np.searchsorted(at, self._starts)
-        for group in range(len(self._places)):
-            if ends[group] < ends[group + 1]:
-                yield group, slice(int(ends[group]), int(ends[group + 1]))
+        for number in range(len(self._pieces)):
+            if ends[number] < ends[number + 1]:
+                yield number, slice(int(ends[number]), int(ends[number + 1]))
 
     def steps(self, at: np.ndarray, n_rows: int) -> Iterator[slice]:
-        """The given rows in pieces, row group by row group."""
-        for _, part in self.pieces(at):
-            yield part
+        for _, some in self._in_pieces(at):
+            yield some

@@ -16,7 +16,7 @@ import numpy as np
 from ..matrix import cells_at, is_sparse
 from ..rows import Rows, Units
 
-__all__ = ["InScratch", "Part", "Stored"]
+__all__ = ["InMemory", "InScratch", "Part", "Stored"]
 
 COLUMNS_AT_ONCE = 16  # that are turned from rows to columns
 
@@ -173,3 +173,32 @@ class Part:
 
     def steps(self, at: np.ndarray, n_rows: int) -> Iterator[slice]:
         return self.stored.steps(self.numbers()[at], n_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class InMemory:
+    """Rows of this process, for tasks that run here."""
+
+    rows: Rows
+
+    @property
+    def key(self) -> str:
+        return f"memory {id(self.rows)}"
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.rows)
+
+    @property
+    def n_columns(self) -> int:
+        return int(self.rows.X.shape[1])
+
+    def targets(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.rows.y, self.rows.weights
+
+    def cells(self, columns: np.ndarray, at: np.ndarray | None = None) -> Any:
+        return cells_at(self.rows.X, np.arange(self.n_rows) if at is None else at, columns)
+
+    def steps(self, at: np.ndarray, n_rows: int) -> Iterator[slice]:
+        for start in range(0, len(at), n_rows):
+            yield slice(start, start + n_rows)

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..binning import ColumnBlocks
-from ..boosting import SHARED_BINS, Binned, Boosting, flatten_booster, go_on, rounds_of
+from ..boosting import SHARED_BINS, Binned, Boosting, boost, flatten_booster, go_on, rounds_of
 from ..matrix import is_sparse
 from ..model import TreePool
 from ..progress import QUIET
 from ..rows import Rows
 from .stored import Part
 
-__all__ = ["Bins", "Grow", "Grown", "Hear", "Heard", "Kept", "bare"]
+__all__ = ["Bins", "Grow", "GrowOn", "Grown", "Hear", "Heard", "Kept", "bare"]
 
 MOST_KEPT = 1 << 30  # bytes that a worker keeps, where nobody says how much memory it has
 MOST_CELLS = 1 << 24  # that are read at once to be predicted for
@@ -126,6 +126,44 @@ class Grow:
             go_on(booster, self.n_rounds or 0)
         n_rounds = booster.current_iteration()
         return Grown(flatten_booster(booster, n_rounds), binned.columns, rounds_of(booster), n_rounds)
+
+
+@dataclass(frozen=True, eq=False)
+class GrowOn:
+    """Grow an ensemble on a sample of rows, stopped early on others.
+
+    Attributes
+    ----------
+    learn, judges : Part
+    boosting : Boosting
+        Bare.
+    columns : int ndarray
+    what : str
+    """
+
+    learn: Part
+    judges: Part
+    boosting: Boosting
+    columns: np.ndarray
+    what: str
+
+    @property
+    def size(self) -> int:
+        return len(self.columns)
+
+    def __call__(self) -> Grown:
+        boosting = self.boosting.on(self.columns)
+        booster = boost(boosting, _rows(self.learn, self.columns), validation=_rows(self.judges, self.columns))
+        best = rounds_of(booster)
+        return Grown(flatten_booster(booster, best), self.columns, best, best)
+
+
+def _rows(part: Part, columns: np.ndarray) -> Rows:
+    """Some columns of the rows that count."""
+    y, weights = part.targets()
+    counts = None if weights.all() else np.flatnonzero(weights)
+    cells = part.cells(columns, counts)
+    return Rows(cells, y, weights) if counts is None else Rows(cells, y[counts], weights[counts])
 
 
 class Heard(NamedTuple):

@@ -27,7 +27,7 @@ from sklearn.utils.validation import (
 
 from ..boosting import Boosting
 from ..capacity import FEW, Capacity
-from ..cluster import Part, Reading, workers_of
+from ..cluster import Reading, workers_of
 from ..costs import ResolvedCosts, as_cost_model, is_number, shorten
 from ..folders import is_path
 from ..losses import Loss
@@ -171,7 +171,7 @@ class CSTCBase(BaseEstimator):
         categorical = self._categorical_columns(names)
         self._check_codes(rows.X, names, categorical)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        loss, usual = self._loss(), method.capacity(len(rows))
+        loss, usual = self._loss(), method.capacity(len(rows) if rows.more is None else rows.more.n_per_fit)
         boosting = self._boosting(loss, self.costs_, categorical, seed, usual)
         problem = Problem(
             rows=rows,
@@ -345,22 +345,26 @@ class CSTCBase(BaseEstimator):
         if not weights.sum() > 0:
             raise ValueError("all sample weights are zero; at least one non-zero weight is needed")
         qid = check_queries(given.qid, y, "qid" if reset else "qid_val") if self._needs_queries else given.qid
-        rows = Rows(X, y, weights, qid, None if given.part is None else self._stored(given.part, X, y, by_class))
+        rows = Rows(X, y, weights, qid)
+        if given.part is not None and reset:
+            reading = self._reading(X, y, by_class)
+            more = None if given.more is None else given.more.read_as(reading)
+            rows = replace(rows, part=given.part.read_as(reading), more=more)
         if (weights == 0).any():  # a row without weight is a row that is not there
             rows = rows.take(np.flatnonzero(weights))
             if reset:
                 self._check_weighted(rows.y)
         return rows
 
-    def _stored(self, part: Part, X, y, by_class) -> Part:
-        """Rows in a folder, with all that workers must know to read them as they were read here."""
+    def _reading(self, X, y, by_class) -> Reading:
+        """All that others must know to read rows of a folder as they were read here."""
         classes = getattr(self, "classes_", None)
         of_classes = None
         if classes is not None:
             of_classes = np.ones(len(classes))
             of_classes[y] = by_class
         names = tuple(self._feature_names())
-        return part.read_as(Reading(names, self._categories, X.dtype.str, classes, of_classes))
+        return Reading(names, self._categories, X.dtype.str, classes, of_classes)
 
     def _check_method(self, method: Method) -> None:
         """What parameters of an estimator do not go with a method."""

@@ -11,7 +11,7 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from ..cluster import InFolder, Part
+from ..cluster import InFolder, Part, core_of_folder
 from ..costs import shorten
 from ..folders import Folder, is_path
 from ..model.schema import columns_of
@@ -57,23 +57,28 @@ def given_rows(
         raise ValueError(
             f"{kind} requires y to be passed, but the target y is None; give y, or target='price', a column of X"
         )
-    rows = _taken(Rows(X, y if target is None else target, sample_weight, qid), "X", ("target", "sample_weight", "qid"))
+    own = Rows(X, y if target is None else target, sample_weight, qid)
+    most = estimator._resolved_method().rows_per_fit
+    rows = _taken(own, "X", ("target", "sample_weight", "qid"), most)
     if X_val is None:  # what may not stand alone is refused where validation rows are checked
         return rows, Rows(None, y_val, sample_weight_val, qid_val)
     named = is_path(X_val) or is_frame(X_val)
     # a text in a place of X is a name, and names are the same in both
-    own = [
+    roles = [
         other if named and given is None and isinstance(other, str) else given
         for given, other in ((y_val, target), (sample_weight_val, sample_weight), (qid_val, qid))
     ]
     if y_val is not None and is_frame(X_val) and target is not None and target in _names(X_val):
         raise ValueError(f"y_val is given, and X_val has the column {target!r} of the targets, too; leave one out")
-    return rows, _taken(Rows(X_val, *own), "X_val", ("target", "sample_weight_val", "qid_val"))
+    return rows, _taken(Rows(X_val, *roles), "X_val", ("target", "sample_weight_val", "qid_val"))
 
 
-def _taken(given: Rows, where: str, roles: tuple[str, str, str]) -> Rows:
-    """Rows with values in the places of names; the columns that were named leave X."""
-    part = None
+def _taken(given: Rows, where: str, roles: tuple[str, str, str], most: int | None = None) -> Rows:
+    """Rows with values in the places of names; the columns that were named leave X.
+
+    Of a folder of more rows than `most`, those that judge are read; the others are named.
+    """
+    part = more = None
     columns = dict(zip(roles, (given.y, given.weights, given.qid), strict=True))
     names = {role: value for role, value in columns.items() if isinstance(value, str)}
     twice = [role for role, name in names.items() if list(names.values()).count(name) > 1]
@@ -86,9 +91,11 @@ def _taken(given: Rows, where: str, roles: tuple[str, str, str]) -> Rows:
                 raise ValueError(f"{role} is given as values, and {where} is a folder; {_instead(role)}")
         if roles[0] not in names:
             raise ValueError(f"{where} is a folder, and its targets have no name; give target, and no y")
-        folder = Folder.open(given.X)
-        part = Part(InFolder(folder, names[roles[0]], names.get(roles[1])))
-        table = folder.read()
+        stored = InFolder(Folder.open(given.X), names[roles[0]], names.get(roles[1]))
+        if most is not None and len(stored.folder) > most:
+            stored, more = core_of_folder(stored, most, names.get(roles[2]))
+        table = stored.table()
+        part = Part(stored)
     elif is_frame(given.X):
         table = given.X
     elif names:
@@ -109,7 +116,7 @@ def _taken(given: Rows, where: str, roles: tuple[str, str, str]) -> Rows:
         _values(frame[value], names, role, where) if role in names else value for role, value in columns.items()
     ]
     y, weights, qid = values
-    return Rows(frame.drop(list(names.values())).to_native(), y, weights, qid, part)
+    return Rows(frame.drop(list(names.values())).to_native(), y, weights, qid, part, more)
 
 
 def _instead(role: str) -> str:

@@ -46,6 +46,8 @@ class Family:
         Whether lazy experts of a strength are better than chains.
     groups : dict of int to Groups or str
         By the strength of the lazy experts whose purchases tell them apart; or why there are none.
+    core : int ndarray or None
+        The training rows that all of this is known at, where that is not all of them.
     measured : dict
         What `fallbacks` has grown and measured.
     """
@@ -55,7 +57,12 @@ class Family:
     lazy: LazyExperts
     better_lazily: dict[int, bool]
     groups: dict[int, Groups | str]
+    core: np.ndarray | None = None
     measured: dict[str, Any] = field(default_factory=dict)
+
+    def numbers(self, at: np.ndarray) -> np.ndarray:
+        """Rows that it knows, as training rows."""
+        return at if self.core is None else self.core[at]
 
 
 @dataclass(frozen=True, eq=False)

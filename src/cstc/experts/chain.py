@@ -14,12 +14,13 @@ import numpy as np
 
 from ..binning import ColumnBlocks
 from ..boosting import GATE_ROUNDS, Boosting, GainRegression, bin_blocks, work_of
+from ..cluster import Samples
 from ..costs import ResolvedCosts
 from ..losses import Loss
 from ..rows import Rows, some_of
 from .calibration import calibrated_expert
 from .expectation import Expectation, agreed, calibrated
-from .expert import Expert, constant_expert, grow_experts, work_of_expert
+from .expert import Expert, constant_expert, grow_experts, grow_on_samples_of, work_of_expert
 from .purchases import EXPONENTS, LEVELS, Order, Stage, orders_of
 
 __all__ = ["Chain", "ChainGrower", "Chains", "gate_members"]
@@ -165,6 +166,8 @@ class ChainGrower:
     stakes : Loss or None
         What is weighed against cost, where that is not the loss that is boosted: errors in money.  Experts then are
         calibrated, since their probabilities decide.
+    more : Samples or None
+        Further rows that experts for all rows learn from instead.
 
     Attributes
     ----------
@@ -180,7 +183,9 @@ class ChainGrower:
         half: np.ndarray,
         report: Callable[[str], None],
         stakes: Loss | None = None,
+        more: Samples | None = None,
     ):
+        self.more = more
         self.rows, self.boosting, self.folds, self.half, self.report = rows, boosting, folds, half, report
         self.loss = boosting.loss
         self.stakes = self.loss if stakes is None else stakes
@@ -212,7 +217,8 @@ class ChainGrower:
         if not whole:
             rows, folds, half = rows.take(at), folds[at], half[at]
             boosting = replace(boosting, constant=self._constant(rows))
-        experts = _ExpertStore(rows, folds, self.loss if self.calibrates else None)
+        more = self.more if whole else None
+        experts = _ExpertStore(rows, folds, self.loss if self.calibrates else None, more)
         # 2. orders of buying, cut into stages, and an expert for each stage
         if whole:
             self.report("orders of buying")
@@ -266,13 +272,16 @@ class ChainGrower:
 class _ExpertStore:
     """Experts on some rows, each grown once for its columns and its number of rounds."""
 
-    def __init__(self, rows: Rows, folds: np.ndarray, calibrated_by: Loss | None):
-        self._rows, self._folds, self._calibrated_by = rows, folds, calibrated_by
+    def __init__(self, rows: Rows, folds: np.ndarray, calibrated_by: Loss | None, more: Samples | None):
+        self._rows, self._folds, self._calibrated_by, self._more = rows, folds, calibrated_by, more
         self._grown: dict[tuple[bytes, int], Expert] = {}
 
     def grow(self, wanted: Sequence[tuple[np.ndarray, Boosting]], blocks: ColumnBlocks | None) -> None:
         distinct = {self._key(*each): each for each in wanted}
-        found = grow_experts(list(distinct.values()), self._rows, self._folds, blocks)
+        if self._more is None:
+            found = grow_experts(list(distinct.values()), self._rows, self._folds, blocks)
+        else:
+            found = grow_on_samples_of(list(distinct.values()), self._rows, self._more, self._n_members)
         if self._calibrated_by is not None:
             found = [calibrated_expert(expert, self._calibrated_by, self._rows) for expert in found]
         self._grown |= dict(zip(distinct, found, strict=True))
@@ -280,10 +289,19 @@ class _ExpertStore:
     def work(self, wanted: Sequence[tuple[np.ndarray, Boosting]]) -> tuple[float, int]:
         """What growing them takes, and how many boosters that is."""
         distinct = {self._key(*each): each for each in wanted if len(each[0])}
+        if self._more is not None:
+            n_rows, n = self._more.n_per_fit, self._n_members
+            work = sum(n * work_of(n_rows, len(columns), each.n_rounds) for columns, each in distinct.values())
+            return work, n * len(distinct)
         n_folds = len(np.unique(self._folds))
         work = sum(work_of_expert(boosting, columns, self._rows, n_folds) for columns, boosting in distinct.values())
         members = [n_folds + bool(boosting.costs.evaluation) for _, boosting in distinct.values()]
         return work, sum(members)
+
+    @property
+    def _n_members(self) -> int:
+        """Of samples, as many as there are folds."""
+        return len(np.unique(self._folds))
 
     def __getitem__(self, wanted: tuple[np.ndarray, Boosting]) -> Expert:
         return self._grown[self._key(*wanted)]

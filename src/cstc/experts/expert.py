@@ -22,14 +22,15 @@ import numpy as np
 from ..binning import ColumnBlocks
 from ..boosting import Boosting, work_of
 from ..capacity import MANY_ROWS, VERY_MANY_ROWS, rounds_on_all
+from ..cluster import Samples
 from ..costs import ResolvedCosts
 from ..model import TreePool
 from ..model.build import Score
 from ..parallel import side_by_side
 from ..rows import Rows
-from .members import HEARING, Members, Trees, Wanted, grow_members
+from .members import HEARING, Members, Trees, Wanted, grow_members, grow_on_samples
 
-__all__ = ["Expert", "constant_expert", "grow_experts", "scores_of", "work_of_expert"]
+__all__ = ["Expert", "constant_expert", "grow_experts", "grow_on_samples_of", "scores_of", "work_of_expert"]
 
 
 class Expert:
@@ -138,6 +139,28 @@ def grow_experts(
     ]
 
 
+def grow_on_samples_of(
+    wanted: Sequence[tuple[np.ndarray, Boosting]], rows: Rows, more: Samples, n_members: int
+) -> list[Expert]:
+    """An expert for each (columns, how to boost), whose members learn from samples of further rows.
+
+    No member ever saw one of `rows`: what predicts, the mean of all members, is known at all of them.
+    """
+    with_columns = [each for each in wanted if len(each[0])]
+    members = iter(grow_on_samples(with_columns, rows, more, n_members)) if with_columns else iter(())
+    found = []
+    for columns, boosting in wanted:
+        if not len(columns):
+            found.append(constant_expert(boosting.constant, len(rows)))
+            continue
+        trees = next(members)
+        score = _sum_of(trees, np.full(n_members, 1 / n_members), columns, boosting)
+        margins = boosting.constant + score.pool.scores(rows.X, score.weights)
+        first = _sum_of(trees[:1], np.ones(1), columns, boosting)
+        found.append(Expert(score, margins, members=[first], unseen=[np.full(len(rows), True)]))
+    return found
+
+
 def work_of_expert(boosting: Boosting, columns: np.ndarray, rows: Rows, n_folds: int) -> float:
     """For those who watch."""
     member = work_of(len(rows) * (n_folds - 1) // n_folds, len(columns), boosting.n_rounds)
@@ -157,7 +180,8 @@ def _finish(members: Members, rows: Rows) -> Expert:
     members = replace(members, heard=[])
     kept = trees if len(rows) < MANY_ROWS else trees[:1]  # those of many rows would take much memory
     alone: dict[str, Any] = {"unseen": parts[: len(kept)]}
-    alone["members"] = [_sum_of([each], np.ones(1), members) for each in kept]
+    columns = members.columns
+    alone["members"] = [_sum_of([each], np.ones(1), columns, boosting) for each in kept]
     rounds = members.rounds
     if len(rows) >= MANY_ROWS:
         trees = [] if boosting.costs.evaluation or len(rows) >= VERY_MANY_ROWS else trees
@@ -166,16 +190,17 @@ def _finish(members: Members, rows: Rows) -> Expert:
         return Expert(partial(_with_all, members, rounds, trees), margins, work, **alone)
     if boosting.costs.evaluation:
         return Expert(_with_all(members, rounds, []), margins, **alone)
-    return Expert(_sum_of(trees, np.full(len(trees), 1 / len(trees)), members), margins, **alone)
+    return Expert(_sum_of(trees, np.full(len(trees), 1 / len(trees)), columns, boosting), margins, **alone)
 
 
 def _with_all(members: Members, rounds: int, trees: list[Trees]) -> Score:
     """One ensemble on all rows; with trees of members, the mean of it and of their mean."""
     k = len(trees)
-    return _sum_of([*trees, members.on_all(rounds)], np.append(np.full(k, 0.5 / k), 0.5) if k else np.ones(1), members)
+    shares = np.append(np.full(k, 0.5 / k), 0.5) if k else np.ones(1)
+    return _sum_of([*trees, members.on_all(rounds)], shares, members.columns, members.boosting)
 
 
-def _sum_of(trees: list[Trees], shares: np.ndarray, members: Members) -> Score:
-    pool = TreePool.concatenate([pool for pool, _ in trees]).on_columns(members.columns)
+def _sum_of(trees: list[Trees], shares: np.ndarray, columns: np.ndarray, boosting: Boosting) -> Score:
+    pool = TreePool.concatenate([pool for pool, _ in trees]).on_columns(columns)
     weights = np.concatenate([share * weights for share, (_, weights) in zip(shares, trees, strict=True)])
-    return Score(pool, weights, members.boosting.constant)
+    return Score(pool, weights, boosting.constant)

@@ -16,14 +16,25 @@ from typing import Any
 import numpy as np
 
 from ..binning import ColumnBlocks
-from ..boosting import Binned, Boosting, agreed_rounds, go_on, rounds_of, trees_of, without_stumps, work_of
-from ..cluster.tasks import Bins, Grow, Grown, Hear, Heard, bare
+from ..boosting import (
+    MOST_JUDGES,
+    Binned,
+    Boosting,
+    agreed_rounds,
+    go_on,
+    rounds_of,
+    trees_of,
+    without_stumps,
+    work_of,
+)
+from ..cluster import Samples
+from ..cluster.tasks import Bins, Grow, Grown, GrowOn, Hear, Heard, bare
 from ..matrix import cells_at
 from ..model import TreePool
 from ..parallel import side_by_side
-from ..rows import Rows
+from ..rows import Rows, some_of
 
-__all__ = ["HEARING", "Members", "Trees", "Wanted", "grow_members"]
+__all__ = ["HEARING", "Members", "Trees", "Wanted", "grow_members", "grow_on_samples"]
 
 HEARING = 0.08  # of what growing a member takes, what its trees take to say something of each row
 
@@ -105,6 +116,39 @@ def grow_members(wanted: Sequence[Wanted], rows: Rows, blocks: ColumnBlocks | No
     del binned  # each lets go of its own when it is finished
     side_by_side([partial(each.member, number) for each in near for number in each.numbers], boosting.n_jobs)
     return [each.found() for each in near]
+
+
+def grow_on_samples(
+    wanted: Sequence[tuple[np.ndarray, Boosting]], rows: Rows, more: Samples, n_members: int
+) -> list[list[Trees]]:
+    """For each (columns, how to boost), members that each learn from a sample of further rows.
+
+    `rows` stop them early, and teach none of them.  Each has as many rounds as are best for itself: that its answers
+    are known at rows that chose them flatters them by less than the noise of the samples.
+    """
+    tasks: list[GrowOn] = []
+    for columns, boosting in wanted:
+        n_judges = MOST_JUDGES * max(1, boosting.n_rounds // 200)
+        judges = rows.part.take(some_of(np.arange(len(rows)), n_judges))
+        for member in range(n_members):
+            name = f"the expert on {_columns(columns)}, member {member + 1} of {n_members}"
+            tasks.append(GrowOn(more.of(len(tasks)), judges, bare(boosting), columns, name))
+    boosting = wanted[0][1]
+
+    def done(task: GrowOn) -> None:
+        boosting.progress.did(work_of(more.n_per_fit, len(task.columns), task.boosting.n_rounds), n_pieces=1)
+
+    def grow(task: GrowOn) -> Grown:
+        found = task()
+        done(task)
+        return found
+
+    if boosting.workers is None:
+        grown = side_by_side([partial(grow, task) for task in tasks], boosting.n_jobs)
+    else:
+        grown = boosting.workers.results(tasks, done)
+    trees = [without_stumps(each.pool, len(boosting.constant)) for each in grown]
+    return [trees[start : start + n_members] for start in range(0, len(trees), n_members)]
 
 
 class _Here:
@@ -192,7 +236,7 @@ class _There:
 
     def _on_all(self, rounds: int) -> Trees:
         wanted = self.wanted
-        name = f"the ensemble on all rows and {_columns(wanted)}"
+        name = f"the ensemble on all rows and {_columns(wanted.columns)}"
         task = Grow(self._bins, bare(wanted.boosting), wanted.columns, name, None, wanted.cost_weight, rounds)
         (grown,) = self._workers.results([task], lambda _: _tell(wanted, 0.0, 1))
         return without_stumps(grown.pool, len(wanted.boosting.constant), rounds)
@@ -204,12 +248,11 @@ class _There:
 
     def _name(self, number: int) -> str:
         kind = "the lazy expert" if self.wanted.cost_weight else "the expert"
-        return f"{kind} on {_columns(self.wanted)}, fold {number + 1} of {len(self.wanted.parts)}"
+        return f"{kind} on {_columns(self.wanted.columns)}, fold {number + 1} of {len(self.wanted.parts)}"
 
 
-def _columns(wanted: Wanted) -> str:
-    n = len(wanted.columns)
-    return f"{n} column{'s' if n > 1 else ''}"
+def _columns(columns: np.ndarray) -> str:
+    return f"{len(columns)} column{'s' if len(columns) > 1 else ''}"
 
 
 def _bits(mask: np.ndarray) -> bytes:

@@ -25,6 +25,7 @@ import numpy as np
 
 from ..boosting import GATE_ROUNDS, Boosting, work_of
 from ..capacity import Capacity, boosted_for, capacity_for, folds_for
+from ..cluster import InMemory, Part, core_of_rows
 from ..method import CandidateRow, Method, OutOfFold, Preview, Problem, Trained
 from ..model.build import build_tree
 from ..rows import Rows, Units, folds_of
@@ -54,6 +55,10 @@ class Experts(Method):
     folds : int or None, default=None
         Every expert is grown once without each fold: what gates learn from it never saw the row.  None: 5, from 10,000
         rows on 3, from 50,000 on 2.
+    rows_per_fit : int or None, default=None
+        With more rows than this, each ensemble learns from a sample of so many: an expert is the mean of as many
+        members as there are folds, each on a sample of its own, and at most 100,000 further rows teach no ensemble but
+        all gates.  Of a folder of Parquet files no more is read at a time.  None: all rows teach every expert.
     fallbacks : bool, default=True
         Whether the model holds further experts, which answer when a budget or an outage keeps a row from what its path
         needs.  Without them, and without what is measured for them, what is lost is averaged over both sides of the
@@ -77,13 +82,15 @@ class Experts(Method):
     weighs_errors = True
     uses_workers = True
 
-    def __init__(self, *, folds=None, fallbacks=True, sources=None):
+    def __init__(self, *, folds=None, rows_per_fit=None, fallbacks=True, sources=None):
         self.folds = folds
+        self.rows_per_fit = rows_per_fit
         self.fallbacks = fallbacks
         self.sources = sources
 
     def check(self) -> None:
         self._check_counts("folds", least=2, or_none=True)
+        self._check_counts("rows_per_fit", least=100, or_none=True)
         if not isinstance(self.fallbacks, bool | np.bool_):
             raise ValueError(f"fallbacks is {self.fallbacks!r}; it must be True or False")
         if self.sources is not None and not isinstance(self.sources, Mapping):
@@ -96,7 +103,7 @@ class Experts(Method):
                 raise ValueError(f"sources[{source!r}] is {features!r}; it must be a list of features")
 
     def capacity(self, n_rows: int) -> Capacity:
-        return capacity_for(n_rows)
+        return capacity_for(n_rows if self.rows_per_fit is None else min(n_rows, self.rows_per_fit))
 
     def train(self, problem: Problem) -> Trained:
         return self.preview(problem).build()
@@ -118,6 +125,7 @@ class Experts(Method):
         else:
             candidates, taken = weighed_in_money(family, candidates, problem.cost_weight)
         at, paid = taken.paid()
+        at = family.numbers(at)
         judges = Rows(None, problem.rows.y[at], problem.rows.weights[at])
         return Preview(judges, paid, lambda: self._build(problem, candidates, taken, sources))
 
@@ -157,7 +165,7 @@ class Experts(Method):
             converged=True,
             reached=nodes.reached,
             candidates=[_row(candidate, taken, units) for candidate in candidates],
-            out_of_fold=OutOfFold(at, units.margins(margins).astype(np.float32)),
+            out_of_fold=OutOfFold(family.numbers(at), units.margins(margins).astype(np.float32)),
         )
 
     def n_ensembles(self, shared: dict[str, Any]) -> int:
@@ -168,18 +176,18 @@ class Experts(Method):
 
     def _grow(self, problem: Problem) -> tuple[Family, Units]:
         """Steps 1 and 2, for all cost weights."""
-        n, loss, costs = len(problem.rows), problem.loss, problem.costs
+        loss, costs = problem.loss, problem.costs
+        units = Units.of(problem.rows, loss)
+        rows, core = self._rows(problem, units)
+        n = len(rows)
         n_folds = folds_for(n) if self.folds is None else self.folds
         if n < n_folds:
             raise ValueError(
                 f"{n} training rows are fewer than the {n_folds} folds of the experts; "
                 "give more rows, or method=Experts(folds=...) with a smaller number"
             )
-        units = Units.of(problem.rows, loss)
-        rows = units.standard(problem.rows)
-        if problem.boosting.workers is not None:
-            rows = replace(rows, part=problem.boosting.workers.publish(rows, units))
-        boosting = problem.boosting.starting_at(rows, **REGULARISED | boosted_for(n))
+        n_taught = n if rows.more is None else rows.more.n_per_fit
+        boosting = problem.boosting.starting_at(rows, **REGULARISED | boosted_for(n_taught))
         folds = folds_of(rows, n_folds, problem.random_state, by_class=loss.has_classes)
         half = folds_of(rows, 2, problem.random_state + 1) == 0
         if len(np.unique(folds)) < 2 or half.all() or not half.any():
@@ -187,7 +195,7 @@ class Experts(Method):
             raise ValueError(f"experts are fitted in folds of {what}, and the data has too few of them; give more")
         _plan(boosting, rows, n_folds)
         stakes = None if problem.decisions is None else problem.stakes
-        grower = ChainGrower(rows, boosting, folds, half, problem.report, stakes)
+        grower = ChainGrower(rows, boosting, folds, half, problem.report, stakes, rows.more)
         grown = grower.grow(np.arange(n), np.arange(rows.X.shape[1]), costs.prices == 0)
         constant = np.tile(boosting.constant, (n, 1))
         unit, boosted_unit = (unit_of_prices(costs, risk(constant)) for risk in (grower.lost, grower.risk))
@@ -201,7 +209,25 @@ class Experts(Method):
             boosted_unit=boosted_unit,
             calibrates=grower.calibrates,
         )
-        return Family(grower, grown, lazy, {}, {}), units
+        return Family(grower, grown, lazy, {}, {}, core), units
+
+    def _rows(self, problem: Problem, units: Units) -> tuple[Rows, np.ndarray | None]:
+        """The rows that judge and, where nothing else does, teach, with further ones; and which training rows they are.
+
+        Workers find them where they lie, or where they are written to.
+        """
+        rows, workers, most = units.standard(problem.rows), problem.boosting.workers, self.rows_per_fit
+        if rows.more is not None:  # in a folder
+            part = rows.part.in_units(units) if workers is None else workers.publish(rows, units)
+            return replace(rows, part=part, more=rows.more.in_units(units)), None
+        if workers is not None:
+            rows = replace(rows, part=workers.publish(rows, units))
+        if most is None or len(rows) <= most:
+            return rows, None
+        if workers is None:
+            rows = replace(rows, part=Part(InMemory(rows)))
+        core, more = core_of_rows(rows, most)
+        return replace(rows.take(core), more=more), core
 
 
 def _plan(boosting: Boosting, rows: Rows, n_folds: int) -> None:

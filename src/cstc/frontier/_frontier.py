@@ -373,6 +373,8 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
         if missing and chosen_by.weights is not None:
             raise ValueError("sample_weight_val belongs to X_val and y_val, which are missing")
         identity: dict[str, Any] = {"data": data_identity(rows, given.weights, checker)}
+        if given.more is not None:
+            identity["further rows"] = given.more.identity()
         if validation is None:
             fraction, seed = float(self.validation_fraction), estimator.random_state
             given, chosen_by = part_rows(checker, rows, given, fraction, seed, needs_classes=self._judges_by_auc())
