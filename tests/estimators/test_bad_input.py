@@ -123,6 +123,7 @@ PAPER = TREE | {
 FOLDS = {
     "folds": ([*COUNT, 1], "it must be None or a whole number, 2 or more"),
     "fallbacks": (["yes", 1, None], "it must be True or False"),
+    "rows_per_fit": ([0, 99, 1.5, "many"], "it must be None or a whole number, 100 or more"),
     "sources": (["x0", ["x0"], 3], "it must map names to lists of features"),
 }
 WRONG_IN_METHODS = {Paper: PAPER, Exact: TREE, Experts: FOLDS}

@@ -303,7 +303,7 @@ TREE = {
 CHANGES = {
     Paper: TREE | {"gate_slope": 0.3, "pruning": False, "fine_tuning": False},
     Exact: TREE | {"solver": "cyclic"},
-    Experts: {"folds": 3, "fallbacks": False, "sources": {"both": ["x0", "x1"]}},
+    Experts: {"folds": 3, "rows_per_fit": 120, "fallbacks": False, "sources": {"both": ["x0", "x1"]}},
 }
 #: Prices and a weight under which pruning has something to leave and something to take away.
 ROOMY = {"cost_weight": 0.02, "costs": [1.0, 2.0, 2.0, 5.0]}

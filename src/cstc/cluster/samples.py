@@ -12,6 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -94,17 +95,26 @@ class FolderSamples:
     n_per_fit: int
 
     def of(self, number: int) -> Part:
-        ends = np.cumsum([piece.n_rows for piece in self.pieces])
-        at = int(np.searchsorted(ends, number * self.n_per_fit % int(ends[-1]), side="right"))
-        found: list[Piece] = []
-        left = self.n_per_fit
-        for step in range(len(self.pieces)):
-            piece = self.pieces[(at + step) % len(self.pieces)]
-            if found and piece.n_rows > left:
-                break
-            found.append(piece)
-            left -= piece.n_rows
+        start = self._starts[number % len(self._starts)]
+        found = self.pieces[start : self._end(start)]
+        if self._end(start) == len(self.pieces):  # the last sample of a round is filled up by the first pieces
+            left = self.n_per_fit - _total(found)
+            sizes = np.cumsum([piece.n_rows for piece in self.pieces[:start]])
+            found += self.pieces[: np.searchsorted(sizes, left, side="right")]
         return Part(self.stored.of_pieces(tuple(sorted(found))))
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """Where the samples of a round begin."""
+        found = [0]
+        while (end := self._end(found[-1])) < len(self.pieces):
+            found.append(end)
+        return found
+
+    def _end(self, start: int) -> int:
+        """The first piece that a sample has no room for; one piece is always taken."""
+        sizes = np.cumsum([piece.n_rows for piece in self.pieces[start:]])
+        return start + max(1, int(np.searchsorted(sizes, self.n_per_fit, side="right")))
 
     def identity(self) -> dict[str, Any]:
         """What tells these rows from others."""

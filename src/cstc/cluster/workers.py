@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import queue
 import shutil
 import socket
 import tempfile
@@ -30,7 +31,7 @@ from .stored import InScratch, Part
 
 __all__ = ["TaskFailed", "Workers", "check_executor", "workers_of"]
 
-MOST_REPEATED = 3  # times that a task is given out again when its future is gone
+MOST_REPEATED = 3  # tasks that are given out again when they are gone, beside one for each
 PART_OF_MEMORY = 4  # of a worker's limit, one part in so many is for what it keeps
 PACKAGES = ("cstc", "lightgbm", "numpy", "scipy", "scikit-learn")
 
@@ -157,21 +158,47 @@ class Workers:
     # -- tasks -----------------------------------------------------------------------------------------------------
 
     def results(self, wanted: Sequence[Any], done: Callable[[Any], None] = lambda task: None) -> list[Any]:
-        """What some tasks bring back, in their order; `done` is told of each.
+        """What some tasks bring back, in their order; `done` is told of each as it ends.
 
-        Whoever waits here can be asked to stop (`parallel`): then what is queued is cancelled.
+        Whoever waits here can be asked to stop (`parallel`): then, as after a failure, what is queued is cancelled.
         """
-        waiting = [_Waiting(self, task) for task in wanted]
+        over: queue.SimpleQueue[int] = queue.SimpleQueue()
+        futures = [self._give_out(task, number, over) for number, task in enumerate(wanted)]
+        found: list[Any] = [None] * len(wanted)
+        left, repeated = len(wanted), 0
         try:
-            found = []
-            for task, each in zip(wanted, waiting, strict=True):
-                found.append(each.result())
-                done(task)
+            while left:
+                stop_if_asked()
+                try:
+                    number = over.get(timeout=WAKE)
+                except queue.Empty:
+                    continue
+                task, future = wanted[number], futures[number]
+                self._settle(future)
+                try:
+                    found[number] = future.result()
+                except CancelledError:  # the cluster forgot it, as it does when it is restarted
+                    stop_if_asked()
+                    repeated += 1
+                    if repeated > MOST_REPEATED + len(wanted):
+                        raise TaskFailed(f"{task.what}: was cancelled again and again") from None
+                    futures[number] = self._give_out(task, number, over)
+                except Exception as error:
+                    raise _explained(task, error) from error
+                else:
+                    left -= 1
+                    done(task)
             return found
         except BaseException:
-            for each in waiting:
-                each.cancel()
+            for future in futures:
+                future.cancel()
+                self._settle(future)
             raise
+
+    def _give_out(self, task: Any, number: int, over: queue.SimpleQueue[int]) -> Any:
+        future = self.submit(task)
+        future.add_done_callback(lambda _: over.put(number))
+        return future
 
     def submit(self, task: Any) -> Any:
         if self._dask:
@@ -184,54 +211,26 @@ class Workers:
             self._open.add(future)
         return future
 
-    def settle(self, future: Any) -> None:
+    def _settle(self, future: Any) -> None:
         with self._lock:
             self._open.discard(future)
 
 
-class _Waiting:
-    """One task that was given out."""
-
-    def __init__(self, workers: Workers, task: Any):
-        self._workers, self._task = workers, task
-        self._give_out()
-
-    def _give_out(self) -> None:
-        self._over = threading.Event()
-        self._future = self._workers.submit(self._task)
-        self._future.add_done_callback(lambda _: self._over.set())
-
-    def result(self) -> Any:
-        for time in range(1 + MOST_REPEATED):
-            while not self._over.wait(WAKE):
-                stop_if_asked()
-            self._workers.settle(self._future)
-            try:
-                return self._future.result()
-            except CancelledError:  # the cluster forgot it, as it does when it is restarted
-                stop_if_asked()
-                if time == MOST_REPEATED:
-                    raise TaskFailed(f"{self._task.what}: was cancelled again and again") from None
-                self._give_out()
-            except TaskFailed:
-                raise
-            except BrokenProcessPool as error:
-                raise TaskFailed(
-                    f"{self._task.what}: a process of the executor was lost, and with it the executor. With "
-                    "checkpoint= a frontier goes on where it was; a Dask cluster repeats the tasks of a lost worker"
-                ) from error
-            except Exception as error:
-                if type(error).__name__ == "KilledWorker":
-                    raise TaskFailed(
-                        f"{self._task.what}: {error}. If workers run out of memory, give them more of it, or let "
-                        "each fit read fewer rows, with method=Experts(rows_per_fit=...)"
-                    ) from error
-                raise TaskFailed(f"{self._task.what}: {type(error).__name__}: {error}") from error
-        raise AssertionError
-
-    def cancel(self) -> None:
-        self._future.cancel()
-        self._workers.settle(self._future)
+def _explained(task: Any, error: Exception) -> TaskFailed:
+    """A failure as one sentence that says what would help."""
+    if isinstance(error, TaskFailed):
+        return error
+    if isinstance(error, BrokenProcessPool):
+        return TaskFailed(
+            f"{task.what}: a process of the executor was lost, and with it the executor. With checkpoint= a frontier "
+            "goes on where it was; a Dask cluster repeats the tasks of a lost worker"
+        )
+    if type(error).__name__ == "KilledWorker":
+        return TaskFailed(
+            f"{task.what}: {error}. If workers run out of memory, give them more of it, or let each fit read fewer "
+            "rows, with method=Experts(rows_per_fit=...)"
+        )
+    return TaskFailed(f"{task.what}: {type(error).__name__}: {error}")
 
 
 # -- on a worker ---------------------------------------------------------------------------------------------------
