@@ -1,11 +1,13 @@
 """Predictions by partitions: all together have the answers that one `predict` over all rows has."""
 
 import gc
+import pickle
 import re
 import tracemalloc
 import weakref
 from itertools import pairwise
 
+import cloudpickle
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -74,6 +76,9 @@ def models():
 
 KINDS = ["regressor", "text", "numbers", "booleans", "referring", "tree", "mixture"]
 each_model = pytest.mark.parametrize("name", KINDS)
+each_answer = pytest.mark.parametrize(
+    ("name", "proba"), [*((name, False) for name in KINDS), *((name, True) for name in KINDS if name != "regressor")]
+)
 
 
 def parts_of(table):
@@ -96,12 +101,9 @@ def check(answers, model, proba=False, rows=PLAIN, **options):
 # -- every kind of partition -------------------------------------------------------------------------------------------
 
 
-@each_model
-@pytest.mark.parametrize("proba", [False, True], ids=["value", "proba"])
+@each_answer
 def test_frames(models, name, proba):
     model = models[name]
-    if proba and name == "regressor":
-        pytest.skip("has no classes")
     found = list(predict_partitions(model, parts_of(X), proba=proba))
     for part, given in zip(found, parts_of(X), strict=True):
         pd.testing.assert_index_equal(part.index, given.index)
@@ -118,12 +120,9 @@ def test_frames(models, name, proba):
     check(pa.concat_tables(predict_partitions(model, batches, proba=proba)).to_pydict(), model, proba)
 
 
-@each_model
-@pytest.mark.parametrize("proba", [False, True], ids=["value", "proba"])
+@each_answer
 def test_a_dask_frame(models, name, proba):
     model = models[name]
-    if proba and name == "regressor":
-        pytest.skip("has no classes")
     ids = {"ids": "id"} if name == "mixture" else {}
     frame = dd.from_pandas(X, npartitions=3)
     lazy = predict_partitions(model, frame, proba=proba, **ids)
@@ -134,6 +133,8 @@ def test_a_dask_frame(models, name, proba):
     assert found.dtypes.equals(lazy.dtypes)
     with_ids = {"ids": X["id"]} if name == "mixture" else {}
     check({column: values.tolist() for column, values in found.items()}, model, proba, **with_ids)
+    again = pickle.loads(cloudpickle.dumps(lazy)).compute(scheduler="sync")  # as it travels to a cluster
+    pd.testing.assert_frame_equal(again, found)
     assert float(lazy["cost"].mean().compute(scheduler="sync")) == pytest.approx(found["cost"].mean())
 
 
@@ -237,6 +238,15 @@ def test_columns_in_other_orders_and_more_of_them(models):
         check({column: values.tolist() for column, values in found.items()}, models[name])
     found = predict_partitions(models["text"], dd.from_pandas(X[orders[0]], npartitions=2)).compute(scheduler="sync")
     check({column: values.tolist() for column, values in found.items()}, models["text"])
+
+
+def test_rows_that_are_referred_to_a_person_have_no_value(models):
+    expected = models["referring"].predict(PLAIN).tolist()
+    assert {*expected} == {0, 1, None}
+    found = next(predict_partitions(models["referring"], [pl.from_pandas(X, nan_to_null=True)]))
+    assert found["value"].dtype == pl.Int64
+    assert found["value"].to_list() == expected
+    assert next(predict_partitions(models["referring"], [X]))["value"].dtype == object
 
 
 def test_columns_that_are_numbers():
