@@ -128,6 +128,19 @@ def test_text_and_categories_of_several_libraries(tmp_path):
     assert found == {"t": ["a", None, "b", "c", "d", "e"], "c": ["x", "y", "y", None, "z", "x"]}
 
 
+def test_a_file_with_nothing_but_gaps_in_a_column(tmp_path):
+    """As pandas and Dask write the empty and the odd partition."""
+    write(tmp_path / "0.parquet", {"n": pa.nulls(1), "c": pa.nulls(1)})
+    write(tmp_path / "1.parquet", {"n": [1.5], "c": pa.array(["x"]).dictionary_encode()})
+    write(tmp_path / "2.parquet", {"n": pa.nulls(2), "c": pa.nulls(2)})
+    found = Folder.open(tmp_path)
+    assert found.read().to_pydict() == {"n": [None, 1.5, None, None], "c": [None, "x", None, None]}
+    assert found.read().schema == found.read(groups=[1]).schema
+    write(tmp_path / "3.parquet", {"n": ["text"], "c": pa.nulls(1)})
+    with error("column 'n' is large_string in '3.parquet' and double in '1.parquet'; all files need"):
+        Folder.open(tmp_path)
+
+
 # -- bad folders ---------------------------------------------------------------------------------------------------
 
 

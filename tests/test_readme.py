@@ -40,7 +40,8 @@ import sys
 
 class Extras:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"matplotlib", "pandas", "polars", "pyarrow", "starlette", "uvicorn", "click"}:
+        extras = {"matplotlib", "pandas", "polars", "pyarrow", "dask", "starlette", "uvicorn", "click"}
+        if name.partition(".")[0] in extras:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Extras())

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .model.unseen import UnseenValueWarning
     from .paper.exact import Exact
     from .paper.method import Paper
+    from .partitions import predict_partitions
 
 __version__ = "0.1.0"
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "__version__",
     "from_lightgbm",
     "load",
+    "predict_partitions",
     "save",
 ]
 
@@ -52,6 +54,7 @@ _HOMES = {
     "_within_budget": "serving.table",
     "from_lightgbm": "interop",
     "load": "model.file",
+    "predict_partitions": "partitions",
     "save": "model.file",
 }
 

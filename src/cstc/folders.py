@@ -22,6 +22,7 @@ from .costs import counted, shorten
 __all__ = ["Folder", "RowGroup", "is_path"]
 
 SUFFIX = ".parquet"
+BUFFER = 1 << 18  # bytes of a column that are read at a time, where a row group is read in pieces
 
 
 @dataclass(frozen=True)
@@ -83,18 +84,16 @@ class Folder:
         if not files:
             raise ValueError(f"the folder {given!r} has no Parquet file; names of files end with {SUFFIX}")
         root = root if root.is_dir() else root.parent
-        first, types = "", {}
+        known: dict[str, tuple[Any, str]] = {}  # of each column, its type and the file that says so
         groups: list[RowGroup] = []
         for file in files:
             name = file.relative_to(root).as_posix()
             with _naming(file):
                 opened = _opened(file)
                 found, sizes = _types_of(opened, name), _sizes_of(opened)
-            if not first:
-                first, types = name, found
-            _check_same(name, found, first, types)
+            _learn(known, found, name, first=files[0].relative_to(root).as_posix())
             groups += [RowGroup(name, number, n_rows) for number, n_rows in enumerate(sizes)]
-        return cls(str(root), tuple(groups), tuple(types))
+        return cls(str(root), tuple(groups), tuple(known))
 
     def __len__(self) -> int:
         return self._n_rows
@@ -120,10 +119,11 @@ class Folder:
         Returns
         -------
         pyarrow.Table
-            Text is large_string, and a column of categories has one dictionary for all rows.
+            Text is large_string, and a column of categories has one dictionary for all rows.  A column that has
+            nothing but gaps in the files of these row groups may be of type null.
         """
         pa, _ = _pyarrow()
-        names = self._named(columns)
+        names = self.check_columns(columns)
         wanted = list(self.groups) if groups is None else [self.groups[place] for place in self._places(groups)]
         tables = []
         for file, parts in groupby(wanted, key=lambda group: group.file):
@@ -134,7 +134,7 @@ class Folder:
                 tables.append(_uniform(table, names))
         if not tables:
             return self._empty(names)
-        return pa.concat_tables(tables).unify_dictionaries()
+        return pa.concat_tables(tables, promote_options="default").unify_dictionaries()
 
     def batches(self, n_rows: int, columns: Iterable[str] | None = None) -> Iterator[Any]:
         """The rows in pieces, each a table of at most `n_rows` rows of one row group.
@@ -142,17 +142,18 @@ class Folder:
         A row group that is larger than memory is never held as a whole.
         """
         pa, _ = _pyarrow()
-        names = self._named(columns)
+        names = self.check_columns(columns)
         for file, parts in groupby(self.groups, key=lambda group: group.file):
             some = list(parts)
             with _naming(self._file(file)):
-                opened = self._still(file, some)
+                opened = self._still(file, some, buffer_size=BUFFER)
                 for group in some:
                     pieces = opened.iter_batches(batch_size=n_rows, row_groups=[group.number], columns=names)
-                    for piece in pieces:
-                        yield _uniform(pa.Table.from_batches([piece]), names)
+                    # not in a loop, whose variable would hold a piece until the next one is there
+                    yield from map(lambda piece: _uniform(pa.Table.from_batches([piece]), names), pieces)
 
-    def _named(self, columns: Iterable[str] | None) -> list[str]:
+    def check_columns(self, columns: Iterable[str] | None) -> list[str]:
+        """The names of columns that are there; None: all."""
         if isinstance(columns, str):
             raise TypeError(f"columns is {columns!r}; give a list of names: columns=[{columns!r}]")
         names = list(self.columns) if columns is None else list(columns)
@@ -171,10 +172,10 @@ class Folder:
     def _file(self, name: str) -> Path:
         return Path(self.path) / name
 
-    def _still(self, file: str, groups: Sequence[RowGroup]) -> Any:
+    def _still(self, file: str, groups: Sequence[RowGroup], buffer_size: int = 0) -> Any:
         """The file, opened; an error if it is no longer what it was."""
         path = self._file(file)
-        opened = _opened(path)
+        opened = _opened(path, buffer_size)
         sizes = _sizes_of(opened)
         if any(group.number >= len(sizes) or sizes[group.number] != group.n_rows for group in groups):
             raise ValueError(f"{str(path)!r} is another file than when the folder was opened; open it again")
@@ -234,9 +235,11 @@ def _files_of(root: Path) -> list[Path]:
     return sorted(found, key=lambda file: file.relative_to(root).parts)
 
 
-def _opened(file: Path) -> Any:
+def _opened(file: Path, buffer_size: int = 0) -> Any:
+    """A file; with a buffer, its columns are read so many bytes at a time, and whole row groups without."""
     _, parquet = _pyarrow()
-    return parquet.ParquetFile(file, page_checksum_verification=True)
+    options = {"buffer_size": buffer_size, "pre_buffer": not buffer_size}  # the second would read it all ahead
+    return parquet.ParquetFile(file, page_checksum_verification=True, **options)
 
 
 def _sizes_of(opened: Any) -> list[int]:
@@ -255,19 +258,25 @@ def _types_of(opened: Any, file: str) -> dict[str, Any]:
     return {field.name: _uniform_type(field.type) for field in schema if field.name not in index}
 
 
-def _check_same(name: str, found: dict[str, Any], first: str, types: dict[str, Any]) -> None:
-    """Whether two files have the same columns, of the same types."""
-    for column in types:
-        if column not in found:
-            raise ValueError(f"{name!r} has no column {column!r}, which {first!r} has; all files need the same columns")
-        if found[column] != types[column]:
+def _learn(known: dict[str, tuple[Any, str]], found: dict[str, Any], name: str, first: str) -> None:
+    """Check that a file has the columns of the first one, of the same types; keep what it says of types."""
+    if name == first:
+        known |= {column: (kind, name) for column, kind in found.items()}
+    lost = [column for column in known if column not in found]
+    if lost:
+        raise ValueError(f"{name!r} has no column {lost[0]!r}, which {first!r} has; all files need the same columns")
+    for column, kind in found.items():
+        if column not in known:
             raise ValueError(
-                f"column {column!r} is {found[column]} in {name!r} and {types[column]} in {first!r}; all files need "
-                "the same types"
+                f"{name!r} has a column {column!r}, which {first!r} has not; all files need the same columns"
             )
-    more = [column for column in found if column not in types]
-    if more:
-        raise ValueError(f"{name!r} has a column {more[0]!r}, which {first!r} has not; all files need the same columns")
+        own, file = known[column]
+        if str(own) == "null":  # a file in which nothing but gaps stand does not know the type
+            known[column] = kind, name
+        elif str(kind) != "null" and kind != own:
+            raise ValueError(
+                f"column {column!r} is {kind} in {name!r} and {own} in {file!r}; all files need the same types"
+            )
 
 
 def _uniform_type(kind: Any) -> Any:

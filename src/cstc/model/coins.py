@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from dataclasses import dataclass
 from datetime import date
 from numbers import Real
 from typing import Any
@@ -19,7 +20,7 @@ from uuid import UUID
 
 import numpy as np
 
-__all__ = ["check_ids", "coin", "coins", "is_no_id", "turn"]
+__all__ = ["Turns", "check_ids", "coin", "coins", "is_no_id", "turn"]
 
 BITS = 53  # what a float holds exactly
 GOLDEN = 0x9E3779B97F4A7C15  # (sqrt(5) - 1) / 2 in 64 bits; its multiples lie as evenly as those of any number can
@@ -47,11 +48,20 @@ def turn(seed: int, number: int) -> float:
     return _fraction((_digest(f"{seed}") + number * GOLDEN) % 2**64)
 
 
+@dataclass(frozen=True)
+class Turns:
+    """In the place of ids, where rows are a part of more: they take turns by their numbers, from `first` on."""
+
+    first: int
+
+
 def coins(seed: int, ids: Any, n: int) -> np.ndarray:
-    """The coins of n rows, by their ids; without ids by their numbers, from 0 on."""
-    if ids is not None:
+    """The coins of n rows, by their ids; without ids by their numbers, from 0 on or as `Turns` says."""
+    if ids is not None and not isinstance(ids, Turns):
         return np.array([coin(seed, identity) for identity in check_ids(ids, n)], dtype=float)
-    steps = np.arange(n, dtype=np.uint64) * np.uint64(GOLDEN)  # whole numbers of 64 bits that wrap around
+    first = 0 if ids is None else ids.first
+    # whole numbers of 64 bits that wrap around
+    steps = (np.arange(n, dtype=np.uint64) + np.uint64(first)) * np.uint64(GOLDEN)
     return (steps + np.uint64(_digest(f"{seed}")) >> np.uint64(64 - BITS)) / 2.0**BITS
 
 
