@@ -42,15 +42,15 @@ from typing import Any
 
 import lightgbm
 import numpy as np
-import paper_claims
 import sklearn
-from paper_systems import PAPER_LAMBDAS, Data, Part, measure, structure, systems
 from sklearn.exceptions import ConvergenceWarning
 
 import cstc
+import paper_claims
 from cstc import CostModel, CSTCRanker, Experts, Frontier, Paper
 from cstc.datasets import make_yahoo_like
 from cstc.model.file import save, write_whole
+from paper_systems import PAPER_LAMBDAS, Data, Part, measure, structure, systems
 
 QUERIES = 19_944  # training queries of Yahoo's set 1
 PARTS_OF_DATA = {"train": 1.0, "validation": 2_994 / QUERIES, "test": 6_983 / QUERIES}  # as in Yahoo's
@@ -152,13 +152,17 @@ class Watch:
 # -- data ----------------------------------------------------------------------------------------------------------
 
 
-def draw(work: Path, n_queries: int) -> None:
-    """The rows, as files; the description is written last."""
+def is_drawn(work: Path, n_queries: int) -> bool:
+    """Whether the rows are there; a folder of other rows is refused."""
     about = kept(work / "data.json")
-    if about:
-        if about["queries"] != n_queries:
-            raise SystemExit(f"{work} holds {about['queries']:,} queries; give another folder, or delete this one")
-        return
+    if about and about["queries"] != n_queries:
+        raise SystemExit(f"{work} holds {about['queries']:,} queries; give another folder, or delete this one")
+    return bool(about)
+
+
+def run_data(work: Path, options: argparse.Namespace) -> None:
+    """The rows, as files; the description is written last."""
+    n_queries = options.queries
     sizes = {name: max(8, round(share * n_queries)) for name, share in PARTS_OF_DATA.items()}
     say(f"drawing {sum(sizes.values()):,} queries")
     data = make_yahoo_like(sum(sizes.values()), random_state=0)
@@ -212,13 +216,13 @@ def measured_points(watch: Watch, name: str, models: list[tuple[Any, Any]], data
 
 def run_lightgbm(work: Path, options: argparse.Namespace) -> None:
     watch, train = Watch("lightgbm", work), rows(work, "train")
-    watch.doing(f"{ROUNDS} rounds on {len(train.y):,} rows")
+    watch.doing(f"{options.rounds} rounds on {len(train.y):,} rows")
     parameters = {"objective": "regression", "max_depth": DEPTH, "num_leaves": 2**DEPTH, "verbosity": -1}
     with watch.measured():
         data = lightgbm.Dataset(train.X, train.y)
-        booster = lightgbm.train(parameters | {"num_threads": options.threads}, data, ROUNDS)
+        booster = lightgbm.train(parameters | {"num_threads": options.threads}, data, options.rounds)
     fitted = cstc.from_lightgbm(booster, prices(work, 1.0))
-    measured_points(watch, "LightGBM", [(ROUNDS, fitted)], judged(work))
+    measured_points(watch, "LightGBM", [(options.rounds, fitted)], judged(work))
     watch.keep(done=True)
 
 
@@ -227,12 +231,12 @@ def run_frontier(work: Path, options: argparse.Namespace) -> None:
     estimator = CSTCRanker(
         costs=prices(work, 0.0),
         method=Experts(fallbacks=False),
-        n_weak_learners=ROUNDS,
+        n_weak_learners=options.rounds,
         weak_learner_depth=DEPTH,
         n_jobs=options.threads,
         random_state=0,
     )
-    frontier = Frontier(estimator, checkpoint=work / "frontier", verbose=2)
+    frontier = Frontier(estimator, n_weights=options.weights, checkpoint=work / "frontier", verbose=2)
     watch.doing(f"frontier of {len(train.y):,} rows")
     given = {"X_val": validation.X, "y_val": validation.y, "qid_val": validation.qid}
     with watch.measured():
@@ -348,7 +352,7 @@ def run_paper(work: Path, options: argparse.Namespace) -> None:
         frontier.fit(train.X, train.y, qid=train.qid, **given)
         steps.save_cuts()
     data = judged(work)
-    found = {point: model for point, model in zip(frontier.tried_.column("cost_weight"), frontier.tried_models_)}
+    found = dict(zip(frontier.tried_.column("cost_weight"), frontier.tried_models_, strict=True))
     measured_points(watch, "CSTC", [(weight, found[weight].model_) for weight in weights], data)
     for what, system in (("without fine-tuning", "CSTC without fine-tuning"), ("unpruned", "CSTC unpruned")):
         models = [(weight, cstc.load(folder / f"{weight!r}-{what}.cstc")) for weight in weights]
@@ -379,6 +383,7 @@ def run_rivals(work: Path, options: argparse.Namespace) -> None:
 
 
 PARTS: dict[str, Callable[[Path, argparse.Namespace], None]] = {
+    "data": run_data,
     "lightgbm": run_lightgbm,
     "frontier": run_frontier,
     "paper": run_paper,
@@ -446,6 +451,8 @@ def points_table(name: str, points: list[dict[str, Any]]) -> list[str]:
 
 def report(work: Path, options: argparse.Namespace) -> str:
     """All that is there, as a table and as JSON."""
+    if not (work / "data.json").exists():
+        raise SystemExit(f"{work} has nothing to report; run a part first")
     found = {name: kept(work / f"{name}.json") for name in PARTS}
     found = {name: part for name, part in found.items() if any("seconds" in run for run in part.get("runs", []))}
     about = kept(work / "data.json")
@@ -459,7 +466,7 @@ def report(work: Path, options: argparse.Namespace) -> str:
         f"{cstc.model.native.available()}.",
         "",
         f"`python benchmarks/scale.py --work FOLDER --queries {about['queries']}`. Rows in single precision. Time is "
-        f"that of all runs of a part; 1 is LightGBM with {ROUNDS} rounds of depth {DEPTH}. Memory in GiB: before the "
+        f"that of all runs of a part; 1 is LightGBM with {options.rounds} rounds of depth {DEPTH}. Memory in GiB: before the "
         "fit, with its rows; the most beyond that while it ran, by samples; the most of the whole process.",
         "",
         "| part | seconds | of all cores | / LightGBM | input | beyond it | largest | |",
@@ -493,7 +500,7 @@ def in_its_own_process(part: str, options: argparse.Namespace) -> None:
     threads = str(options.threads)
     pinned = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads)
     command = [sys.executable, __file__, "--here", "--part", part, "--work", str(options.work)]
-    for name in ("queries", "threads", "learners", "solver"):
+    for name in ("queries", "threads", "rounds", "weights", "learners", "solver"):
         command += [f"--{name}", str(getattr(options, name))]
     if subprocess.run(command, env=os.environ | pinned).returncode:
         raise SystemExit(f"{part} failed; the same command goes on where it was")
@@ -502,8 +509,10 @@ def in_its_own_process(part: str, options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="folder for rows, checkpoints and finished parts")
-    parser.add_argument("--part", nargs="+", choices=["data", *PARTS], default=list(PARTS))
+    parser.add_argument("--part", nargs="+", choices=PARTS, default=list(PARTS)[1:])
     parser.add_argument("--queries", type=int, default=QUERIES, help="training queries, of 24 documents on average")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of LightGBM and of the experts")
+    parser.add_argument("--weights", type=int, default=24, help="cost weights of the frontier at most")
     parser.add_argument("--learners", type=int, default=LEARNERS, help="weak learners of the paper's procedure")
     parser.add_argument("--solver", choices=("joint", "cyclic"), default="joint", help="of the paper's procedure")
     parser.add_argument("--threads", type=int, default=2)
@@ -512,11 +521,10 @@ def main() -> None:
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.here:
-        for part in options.part:
-            (PARTS.get(part) or (lambda work, _: draw(work, options.queries)))(options.work, options)
-        return
+        return PARTS[options.part[0]](options.work, options)
     if not options.report:
-        in_its_own_process("data", options)
+        if not is_drawn(options.work, options.queries):
+            in_its_own_process("data", options)
         for part in options.part:
             if part != "data" and not kept(options.work / f"{part}.json").get("done"):
                 in_its_own_process(part, options)

@@ -165,7 +165,7 @@ def bin_blocks(boosting: Boosting, rows: Rows, sets: Sequence[np.ndarray]) -> Co
     def make(columns: np.ndarray) -> lightgbm.Dataset:
         return boosting.on(columns).dataset(rows.on(columns), parameters=SHARED_BINS)
 
-    return ColumnBlocks(make, sets, boosting.n_jobs)
+    return ColumnBlocks(make, sets, len(rows), boosting.n_jobs)
 
 
 class Binned:
@@ -180,18 +180,19 @@ class Binned:
     """
 
     def __init__(self, boosting: Boosting, rows: Rows, columns: np.ndarray, blocks: ColumnBlocks | None):
-        self._bins: lightgbm.Dataset | None = None
+        self._blocks = blocks
         self.columns = columns
         if blocks is None:
             self.rows = rows.on(columns)
         else:
-            self._bins, self.columns = blocks.together(columns)
+            self.columns = blocks.order(columns)
             self.rows = replace(rows, X=None)  # the bins hold all that is needed
         self.boosting = boosting.on(self.columns)
 
     def boost_all(self, n_rounds: int) -> lightgbm.Booster:
         """One ensemble on all rows."""
-        data = self.boosting.dataset(self.rows) if self._bins is None else self._bins
+        blocks = self._blocks
+        data = self.boosting.dataset(self.rows) if blocks is None else blocks.together(self.columns)
         return _train(self.boosting, self._parameters(len(self.rows)), data, n_rounds)
 
     def boost_without(self, out: np.ndarray, cost_weight: float = 0.0) -> lightgbm.Booster:
@@ -199,17 +200,17 @@ class Binned:
         kept, out = np.flatnonzero(~out), np.flatnonzero(out)
         parameters = self._parameters(len(kept)) | _prices(self.boosting, cost_weight, "lazy", len(kept))
         train = self._part(kept)
-        judges = out if self._bins is None else some_of(out, MOST_JUDGES * max(1, self.boosting.n_rounds // 200))
+        judges = out if self._blocks is None else some_of(out, MOST_JUDGES * max(1, self.boosting.n_rounds // 200))
         return _train(self.boosting, parameters, train, self.boosting.n_rounds, self._part(judges, train))
 
     def _parameters(self, n_rows: int) -> dict[str, Any]:
-        return self.boosting.parameters(n_rows) | ({} if self._bins is None else SHARED_BINS)
+        return self.boosting.parameters(n_rows) | ({} if self._blocks is None else SHARED_BINS)
 
     def _part(self, at: np.ndarray, reference: lightgbm.Dataset | None = None) -> lightgbm.Dataset:
         """The rows of the given numbers."""
-        if self._bins is None:
+        if self._blocks is None:
             return self.boosting.dataset(self.rows.take(at), reference)
-        part = self._bins.subset(at.tolist()).construct()
+        part = self._blocks.together(self.columns, at)
         part.set_field("weight", _mean_one(self.rows.weights[at]))  # `set_weight` ignores weights that are all 1
         return part
 
@@ -399,8 +400,8 @@ class GainRegression:
             ).construct()
         else:
             self._parameters |= SHARED_BINS | {"max_bin": boosting.max_bin}
-            bins, self.columns = blocks.together(columns)
-            self._binned = bins.subset(at.tolist()).construct()
+            self.columns = blocks.order(columns)
+            self._binned = blocks.together(columns, at)
             self._binned.set_field("weight", weights)  # `set_weight` ignores weights that are all 1
             self._binned.set_field("init_score", None)  # those of the experts; `set_init_score` ignores None
 

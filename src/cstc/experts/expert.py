@@ -32,6 +32,7 @@ from ..rows import Rows
 __all__ = ["Expert", "constant_expert", "grow_experts", "scores_of", "work_of_expert"]
 
 HEARING = 0.08  # of what growing a member takes, what its trees take to say something of each row
+HEARD_ROWS = 1 << 15  # at a time: their columns are copied
 
 
 class Expert:
@@ -189,7 +190,9 @@ def _finish(binned: Binned, rows: Rows, parts: Sequence[np.ndarray], boosters: l
         if boosting.loss.has_classes:
             # of a class that it never met a member knows nothing: that the others' margins fell is no knowledge
             out = out & np.isin(rows.y, rows.y[~out])
-        margins[out] += pool.scores(cells_at(rows.X, out, columns), tree_weights)
+        hears = np.flatnonzero(out)
+        for at in np.split(hears, range(HEARD_ROWS, len(hears), HEARD_ROWS)):
+            margins[at] += pool.scores(cells_at(rows.X, at, columns), tree_weights)
         boosting.progress.did(HEARING * work_of(int((~out).sum()), len(columns), boosting.n_rounds))
     kept = members if len(rows) < MANY_ROWS else members[:1]  # those of many rows would take much memory
     alone: dict[str, Any] = {"unseen": parts[: len(kept)]}
