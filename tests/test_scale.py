@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SCALE = Path(__file__).parent.parent / "benchmarks" / "scale.py"
-TINY = ["--queries", "60", "--threads", "1", "--rounds", "4", "--weights", "3", "--learners", "12"]
+TINY = ["--queries", "60", "--threads", "1", "--rounds", "4", "--weights", "2", "--learners", "12"]
 
 
 def run(work, *arguments):

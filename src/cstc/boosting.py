@@ -30,13 +30,13 @@ import lightgbm
 import numpy as np
 
 from .binning import ColumnBlocks
-from .capacity import MANY_ROWS
+from .capacity import MANY_ROWS, VERY_MANY_ROWS
 from .costs import ResolvedCosts
 from .losses import Loss
 from .matrix import cells_at
 from .model import TreePool
 from .model.pool import in_steps
-from .parallel import side_by_side, stop_if_asked
+from .parallel import idle_workers, side_by_side, stop_if_asked
 from .progress import QUIET, Progress
 from .rows import Rows, some_of
 
@@ -193,7 +193,8 @@ class Binned:
         """One ensemble on all rows."""
         blocks = self._blocks
         data = self.boosting.dataset(self.rows) if blocks is None else blocks.together(self.columns)
-        return _train(self.boosting, self._parameters(len(self.rows)), data, n_rounds)
+        parameters = self._parameters(len(self.rows)) | _threads(self.boosting, len(self.rows))
+        return _train(self.boosting, parameters, data, n_rounds)
 
     def boost_without(self, out: np.ndarray, cost_weight: float = 0.0) -> lightgbm.Booster:
         """An ensemble without some rows (bool), stopped early on them."""
@@ -248,6 +249,7 @@ def boost(
         Stop early on these.
     """
     parameters = boosting.parameters(len(rows)) | _prices(boosting, cost_weight, penalty, len(rows))
+    parameters |= _threads(boosting, len(rows))
     train = boosting.dataset(rows)
     judges = None if validation is None else boosting.dataset(validation, reference=train)
     return _train(boosting, parameters, train, n_rounds or boosting.n_rounds, judges)
@@ -273,6 +275,11 @@ def _train(
     )
     rounds.end()
     return booster
+
+
+def _threads(boosting: Boosting, n_rows: int) -> dict[str, int]:
+    """LightGBM's own threads, for a fit of very many rows that has no other one beside it; its trees do not change."""
+    return {"num_threads": idle_workers(boosting.n_jobs)} if n_rows >= VERY_MANY_ROWS else {}
 
 
 def _be_quiet() -> None:
