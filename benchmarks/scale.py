@@ -48,16 +48,16 @@ from sklearn.exceptions import ConvergenceWarning
 import cstc
 import paper_claims
 from cstc import CostModel, CSTCRanker, Experts, Frontier, Paper
+from cstc.baselines import Cronus, EarlyExit, SingleClassifier
 from cstc.datasets import make_yahoo_like
 from cstc.model.file import save, write_whole
-from paper_systems import PAPER_LAMBDAS, Data, Part, measure, structure, systems
+from paper_systems import PAPER_LAMBDAS, Data, Part, baseline, measure, structure
 
 QUERIES = 19_944  # training queries of Yahoo's set 1
 PARTS_OF_DATA = {"train": 1.0, "validation": 2_994 / QUERIES, "test": 6_983 / QUERIES}  # as in Yahoo's
 ROUNDS, DEPTH = 200, 4
 LEARNERS = 1000
 CUTS = 24  # lengths of stage-wise regression
-RIVALS = ("single classifier", "Cronus", "early exit")
 EVERY = 30.0  # seconds between two lines
 SAMPLED = 0.2  # and between two looks at the memory
 GIB = 2.0**30
@@ -367,13 +367,19 @@ def run_rivals(work: Path, options: argparse.Namespace) -> None:
     settings = {"n_weak_learners": options.learners, "weak_learner_depth": DEPTH, "early_stopping": None}
     parts = [rows(work, name) for name in PARTS_OF_DATA]
     data = Data("yahoo", 0, *parts, prices(work, 1.0), quick=False, options=settings | {"n_jobs": options.threads})
+    weights = data.cost_weights(PAPER_LAMBDAS)
+    rivals: dict[str, Callable[[], list[tuple[Any, Any]]]] = {
+        "single classifier": lambda: baseline(data, SingleClassifier, weights),
+        "Cronus": lambda: baseline(data, Cronus, weights),
+        "early exit": lambda: baseline(data, EarlyExit, n_points=CUTS),
+    }
     with watch.measured():
-        for system in RIVALS:
+        for system, fit in rivals.items():
             if system in watch.found.get("points", {}):
                 continue
             watch.doing(system)
             started = time.perf_counter()
-            models = systems(data)[system]()
+            models = fit()
             seconds = time.perf_counter() - started
             points = [{"parameter": parameter} | measure(model, data) for parameter, model in models]
             watch.found.setdefault("points", {})[system] = points
@@ -445,7 +451,9 @@ def points_table(name: str, points: list[dict[str, Any]]) -> list[str]:
     for point in sorted(points, key=lambda point: point["test"]["branch"]):
         test = point["test"]
         figures = f"{test['quality']:.4f} | {test['branch']:.1f} | {test['learner']:.1f} | {test['trees']:.1f}"
-        lines.append(f"| {point['parameter']:.4g} | {point['nodes']} | {figures} |")
+        parameter = point["parameter"]
+        shown = f"{parameter:.4g}" if isinstance(parameter, int | float) else str(parameter)  # some have several
+        lines.append(f"| {shown} | {point['nodes']} | {figures} |")
     return [*lines, ""]
 
 
@@ -466,8 +474,8 @@ def report(work: Path, options: argparse.Namespace) -> str:
         f"{cstc.model.native.available()}.",
         "",
         f"`python benchmarks/scale.py --work FOLDER --queries {about['queries']}`. Rows in single precision. Time is "
-        f"that of all runs of a part; 1 is LightGBM with {options.rounds} rounds of depth {DEPTH}. Memory in GiB: before the "
-        "fit, with its rows; the most beyond that while it ran, by samples; the most of the whole process.",
+        f"that of all runs of a part; 1 is LightGBM with {options.rounds} rounds of depth {DEPTH}. Memory in GiB: "
+        "before the fit, with its rows; the most beyond that while it ran, by samples; the most of the whole process.",
         "",
         "| part | seconds | of all cores | / LightGBM | input | beyond it | largest | |",
         "|---|---|---|---|---|---|---|---|",
