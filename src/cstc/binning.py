@@ -103,5 +103,5 @@ def _side_by_side(blocks: Sequence[lightgbm.Dataset], rows: np.ndarray | None) -
 def _cut(block: lightgbm.Dataset, rows: np.ndarray) -> lightgbm.Dataset:
     """Some rows of a block.  LightGBM asks for a list, and makes an array of it: of many rows, that takes longer."""
     part = block.subset([])
-    part.used_indices = np.ascontiguousarray(rows, dtype=np.int32)
+    part.used_indices = np.ascontiguousarray(rows, dtype=np.int32)  # type: ignore[assignment]
     return part.construct()
