@@ -1,6 +1,8 @@
 """Columns that are binned once for many sets of them give the trees that binning each set anew would give."""
 
+import gc
 import warnings
+import weakref
 from dataclasses import replace
 
 import lightgbm
@@ -112,7 +114,7 @@ def blocks_of(sets, made=None, rows=None, n_jobs=1):
             made.append(columns.tolist())
         return boosting.on(columns).dataset(rows.on(columns), parameters=SHARED_BINS)
 
-    return ColumnBlocks(make, sets, n_jobs)
+    return ColumnBlocks(make, sets, N, n_jobs)
 
 
 def test_every_column_is_binned_once():
@@ -125,33 +127,52 @@ def test_every_column_is_binned_once():
     assert len(made) == 6
 
 
+def test_blocks_of_many_cells_are_cut_in_order(monkeypatch):
+    monkeypatch.setattr("cstc.binning.BLOCK_CELLS", 2 * N + 1)
+    made = []
+    blocks = blocks_of([ALL, np.array([1, 2, 6])], made)
+    assert made == [[0, 3], [4, 5], [7], [1, 2], [6]]
+    assert blocks.order(ALL).tolist() == [0, 3, 4, 5, 7, 1, 2, 6]
+
+
 def test_one_block_alone_is_taken_as_it_is():
     made = []
     blocks = blocks_of([ALL], made)
-    data, columns = blocks.together(ALL)
+    assert blocks.order(ALL).tolist() == ALL.tolist()
+    assert blocks.together(ALL) is blocks._binned[0]
     assert made == [ALL.tolist()]
-    assert columns.tolist() == ALL.tolist()
-    assert data is blocks._binned[0]
 
 
-def test_sets_are_put_together_once_and_leave_blocks_as_they_are():
+def test_sets_that_are_put_together_leave_blocks_as_they_are():
     blocks = blocks_of(SETS)
     widths = [block.num_feature() for block in blocks._binned.values()]
     for columns in SETS:
-        data, order = blocks.together(columns)
-        again, same = blocks.together(columns.copy())
-        assert again is data
-        assert same is order
-        assert data.num_feature() == len(order) == len(columns)
-        assert data.num_data() == N
+        for rows, n in ((None, N), (np.arange(0, N, 3), N // 3)):
+            data = blocks.together(columns, rows)
+            assert data.num_feature() == len(blocks.order(columns)) == len(columns)
+            assert data.num_data() == n
     assert [block.num_feature() for block in blocks._binned.values()] == widths
+    assert [block.num_data() for block in blocks._binned.values()] == [N] * len(widths)
+
+
+def test_nobody_keeps_what_is_put_together():
+    """Of many rows, the copies of dozens of stages would be many times the blocks."""
+    boosting, rows = make_boosting(), make_rows()
+    blocks = bin_blocks(boosting, rows, SETS)
+    binned = Binned(boosting, rows, ALL, blocks)
+    gone = [weakref.ref(blocks.together(ALL)), weakref.ref(binned.boost_all(2).train_set)]
+    gone.append(weakref.ref(binned.boost_without(np.arange(N) % 2 == 0).train_set))
+    gc.collect()
+    assert [each() for each in gone] == [None] * 3
 
 
 def test_a_set_that_cuts_blocks_has_all_its_columns():
     """Such as the features that are left when a source is down: nobody knew of them when blocks were made."""
     rows, boosting = make_rows(), make_boosting()
     for unexpected in (np.array([1, 6]), np.array([0, 2, 3])):
-        data, order = blocks_of(SETS, rows=rows).together(unexpected)
+        blocks = blocks_of(SETS, rows=rows)
+        data, order = blocks.together(unexpected), blocks.order(unexpected)
+        assert blocks._rests.keys() == {np.setdiff1d(unexpected, [0, 3]).tobytes()}
         assert sorted(order.tolist()) == unexpected.tolist()
         anew = binned_anew(boosting, rows, order)
         assert data.num_feature() == len(unexpected)
@@ -164,7 +185,7 @@ def test_targets_weights_and_starting_scores_come_along():
     boosting = make_boosting(constant=np.array([0.25]))
     blocks = bin_blocks(boosting, rows, SETS)
     for columns in SETS:
-        data, _ = blocks.together(columns)
+        data = blocks.together(columns)
         np.testing.assert_array_equal(data.get_field("label"), rows.y.astype(np.float32))
         np.testing.assert_allclose(data.get_field("weight"), rows.weights / rows.weights.mean(), rtol=1e-6)
         np.testing.assert_array_equal(data.get_field("init_score"), np.full(N, 0.25))

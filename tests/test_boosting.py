@@ -10,6 +10,7 @@ import reference
 from builders import LOSSES
 from cstc.boosting import (
     GATE_ROUNDS,
+    Binned,
     Boosting,
     GainRegression,
     boost,
@@ -20,6 +21,7 @@ from cstc.boosting import (
 )
 from cstc.costs import CostModel
 from cstc.model import TreePool
+from cstc.parallel import side_by_side
 from cstc.rows import Rows
 
 each_loss_name = pytest.mark.parametrize("loss_name", list(LOSSES))
@@ -237,6 +239,36 @@ def test_seed_gives_the_same_trees_twice_and_others_give_others():
     )
     np.testing.assert_array_equal(one, two)
     assert not np.allclose(one, other)
+
+
+@pytest.mark.parametrize("cost_weight", [0.0, 0.01])
+def test_a_fit_of_very_many_rows_takes_all_threads_for_the_same_trees(cost_weight, monkeypatch):
+    boosting, rows = problem(random_state=3, feature_fraction=0.5, row_fraction=0.8)
+    given = []
+    train = lightgbm.train
+
+    def watched(parameters, *others, **options):
+        given.append(parameters)
+        return train(parameters, *others, **options)
+
+    monkeypatch.setattr(lightgbm, "train", watched)
+    columns = np.arange(rows.X.shape[1])
+
+    def trees(n_jobs):
+        each = replace(boosting, n_jobs=n_jobs)
+        whole = Binned(each, rows, columns, None).boost_all(5)
+        return [flatten_booster(booster) for booster in (boost(each, rows, cost_weight=cost_weight), whole)]
+
+    usual = trees(3)
+    assert [parameters["num_threads"] for parameters in given] == [1, 1]
+    monkeypatch.setattr("cstc.boosting.VERY_MANY_ROWS", len(rows))
+    for one, other in zip(usual, trees(3), strict=True):
+        for name, values in vars(one).items():
+            if isinstance(values, np.ndarray):
+                np.testing.assert_array_equal(values, getattr(other, name), err_msg=name)
+    assert [parameters["num_threads"] for parameters in given[2:]] == [3, 3]
+    side_by_side([lambda: trees(3)] * 2, 2)
+    assert {parameters["num_threads"] for parameters in given[4:]} == {1}
 
 
 def test_categories_follow_their_columns():

@@ -9,7 +9,7 @@ import pytest
 import sklearn
 
 from cstc import CSTCClassifier
-from cstc.parallel import PATIENCE, Stopped, apart, n_workers, side_by_side, stop_if_asked
+from cstc.parallel import PATIENCE, Stopped, apart, idle_workers, n_workers, side_by_side, stop_if_asked
 
 
 def test_results_come_in_the_order_of_the_tasks():
@@ -33,6 +33,12 @@ def test_tasks_of_a_task_run_one_after_the_other():
 
     first, second = side_by_side([outer, outer], 2)
     assert len(set(first)) == len(set(second)) == 1
+
+
+def test_who_has_nobody_beside_it_may_take_all_threads():
+    assert idle_workers(3) == apart(lambda: idle_workers(3)) == 3
+    assert side_by_side([lambda: idle_workers(3)], 3) == [3]
+    assert side_by_side([lambda: idle_workers(3)] * 2, 3) == [1, 1]
 
 
 def test_where_one_fails_the_others_stop():

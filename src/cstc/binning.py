@@ -1,8 +1,11 @@
 """Columns of many rows, binned once for all sets of them.
 
 Stages are nested sets of columns, and folds are parts of the rows.  Binning every stage, and every fold of it, anew
-takes as long as growing small trees on it.  So columns that always come together are binned as one block; the blocks of
-a stage are put side by side, and a fold is cut out of them, without looking at a value again.
+takes as long as growing small trees on it.  So columns that always come together are binned as one block; the rows of
+a fold are cut out of the blocks of a stage, which are then put side by side, without looking at a value again.
+
+What is put together is a copy, and there are dozens of stages: nobody keeps it here, so that of many rows only the
+stages that are being learned from lie in memory, beside the blocks.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from .parallel import side_by_side
 
 __all__ = ["ColumnBlocks"]
 
+BLOCK_CELLS = 1 << 25  # of a block: its columns are copied, and LightGBM keeps a sample of them until they are binned
 
 class ColumnBlocks:
     """Blocks of columns as LightGBM bins them.
@@ -29,6 +33,7 @@ class ColumnBlocks:
         The data set of some columns, not yet binned, with targets, weights and starting scores.
     sets : sequence of int ndarray
         The sets of columns that will be asked for.
+    n_rows : int
     n_jobs : int or None
     ahead : bool
         Whether all blocks are binned at once, or each when it is first asked for.
@@ -42,6 +47,7 @@ class ColumnBlocks:
         self,
         make: Callable[[np.ndarray], lightgbm.Dataset],
         sets: Sequence[np.ndarray],
+        n_rows: int,
         n_jobs: int | None,
         *,
         ahead: bool = True,
@@ -52,48 +58,68 @@ class ColumnBlocks:
         belongs = np.array([np.isin(columns, each) for each in sets]).reshape(len(sets), len(columns))
         _, block = np.unique(belongs, axis=1, return_inverse=True)
         block = np.ravel(block)
-        self._columns = [columns[block == number] for number in range(block.max(initial=-1) + 1)]
+        parts = [columns[block == number] for number in range(block.max(initial=-1) + 1)]
+        most = max(1, BLOCK_CELLS // max(1, n_rows))
+        self._columns = [each for own in parts for each in np.split(own, range(most, len(own), most))]
         self._binned: dict[int, lightgbm.Dataset] = {}
         if ahead:
             binned = side_by_side([partial(_bin, make, each) for each in self._columns], n_jobs)
             self._binned = dict(enumerate(binned))
-        self._together: dict[bytes, tuple[lightgbm.Dataset, np.ndarray]] = {}
+        self._rests: dict[bytes, lightgbm.Dataset] = {}
         self._lock = threading.Lock()
 
-    def together(self, columns: np.ndarray) -> tuple[lightgbm.Dataset, np.ndarray]:
-        """The data set of some columns, and these in the order in which they stand there.
+    def order(self, columns: np.ndarray) -> np.ndarray:
+        """Some columns in the order in which they stand when they are put together."""
+        at, rest = self._places(columns)
+        return np.concatenate([*(self._columns[number] for number in at), rest])
+
+    def together(self, columns: np.ndarray, rows: np.ndarray | None = None) -> lightgbm.Dataset:
+        """The data set of some columns, at the rows of the given numbers, in rising order, or at all of them.
 
         Columns of a set that was not expected, and that cuts a block, are binned for it alone.
         """
-        key = columns.tobytes()
-        with self._lock:
-            if key not in self._together:
-                at = [number for number, own in enumerate(self._columns) if np.isin(own, columns).all()]
-                blocks, order = [self._block(number) for number in at], [self._columns[number] for number in at]
-                rest = np.setdiff1d(columns, np.concatenate([*order, np.zeros(0, dtype=int)]))
-                if len(rest):
-                    blocks, order = [*blocks, _bin(self._make, rest)], [*order, rest]
-                self._together[key] = _side_by_side(blocks), np.concatenate(order)
-            return self._together[key]
+        at, rest = self._places(columns)
+        blocks = [self._block(number) for number in at]
+        if len(rest):
+            with self._lock:
+                if rest.tobytes() not in self._rests:
+                    self._rests[rest.tobytes()] = _bin(self._make, rest)
+                blocks.append(self._rests[rest.tobytes()])
+        return _side_by_side(blocks, rows)
+
+    def _places(self, columns: np.ndarray) -> tuple[list[int], np.ndarray]:
+        """The numbers of the blocks that lie in a set of columns, and what of it lies in none of them."""
+        at = [number for number, own in enumerate(self._columns) if np.isin(own, columns).all()]
+        known = np.concatenate([*(self._columns[number] for number in at), np.zeros(0, dtype=int)])
+        return at, np.setdiff1d(columns, known)
 
     def _block(self, number: int) -> lightgbm.Dataset:
-        if number not in self._binned:
-            self._binned[number] = _bin(self._make, self._columns[number])
-        return self._binned[number]
+        with self._lock:
+            if number not in self._binned:
+                self._binned[number] = _bin(self._make, self._columns[number])
+            return self._binned[number]
 
 
 def _bin(make: Callable[[np.ndarray], lightgbm.Dataset], columns: np.ndarray) -> lightgbm.Dataset:
     return make(columns).construct()
 
 
-def _side_by_side(blocks: Sequence[lightgbm.Dataset]) -> lightgbm.Dataset:
-    """Blocks as one data set; one block alone is taken as it is."""
-    if len(blocks) == 1:
+def _side_by_side(blocks: Sequence[lightgbm.Dataset], rows: np.ndarray | None) -> lightgbm.Dataset:
+    """Some rows of blocks as one data set; one block alone, with all its rows, is taken as it is."""
+    if rows is None and len(blocks) == 1:
         return blocks[0]
-    found = blocks[0].subset(list(range(blocks[0].num_data()))).construct()  # a copy, since it is what grows
+    # the first one is a copy in any case, since it is what grows
+    found = _cut(blocks[0], np.arange(blocks[0].num_data()) if rows is None else rows)
     with warnings.catch_warnings():
         # that it keeps no values, and that it forgets what it was told of categories, which the bins remember
         warnings.filterwarnings("ignore", "Cannot add features from|Resetting categorical features")
         for block in blocks[1:]:
-            found.add_features_from(block)
+            found.add_features_from(block if rows is None else _cut(block, rows))
     return found
+
+
+def _cut(block: lightgbm.Dataset, rows: np.ndarray) -> lightgbm.Dataset:
+    """Some rows of a block.  LightGBM asks for a list, and makes an array of it: of many rows, that takes longer."""
+    part = block.subset([])
+    part.used_indices = np.ascontiguousarray(rows, dtype=np.int32)  # type: ignore[assignment]
+    return part.construct()

@@ -29,13 +29,13 @@ import lightgbm
 import numpy as np
 
 from .binning import ColumnBlocks
-from .capacity import MANY_ROWS
+from .capacity import MANY_ROWS, VERY_MANY_ROWS
 from .costs import ResolvedCosts
 from .losses import Loss
 from .matrix import cells_at
 from .model import TreePool
 from .model.pool import in_steps
-from .parallel import stop_if_asked
+from .parallel import idle_workers, stop_if_asked
 from .progress import QUIET, Progress
 from .rows import Rows, some_of
 
@@ -170,7 +170,7 @@ def bin_blocks(
     def make(columns: np.ndarray) -> lightgbm.Dataset:
         return boosting.on(columns).dataset(rows.on(columns), parameters=SHARED_BINS)
 
-    return ColumnBlocks(make, sets, boosting.n_jobs, ahead=ahead)
+    return ColumnBlocks(make, sets, len(rows), boosting.n_jobs, ahead=ahead)
 
 
 class Binned:
@@ -185,37 +185,39 @@ class Binned:
     """
 
     def __init__(self, boosting: Boosting, rows: Rows, columns: np.ndarray, blocks: ColumnBlocks | None):
-        self._bins: lightgbm.Dataset | None = None
+        self._blocks = blocks
         self.columns = columns
         if blocks is None:
             self.rows = rows.on(columns)
         else:
-            self._bins, self.columns = blocks.together(columns)
+            self.columns = blocks.order(columns)
             self.rows = replace(rows, X=None)  # the bins hold all that is needed
         self.boosting = boosting.on(self.columns)
 
     def boost_all(self, n_rounds: int, cost_weight: float = 0.0) -> lightgbm.Booster:
         """One ensemble on all rows."""
-        data = self.boosting.dataset(self.rows) if self._bins is None else self._bins
-        return _train(self.boosting, self._parameters(len(self.rows), cost_weight), data, n_rounds)
+        blocks = self._blocks
+        data = self.boosting.dataset(self.rows) if blocks is None else blocks.together(self.columns)
+        parameters = self._parameters(len(self.rows), cost_weight) | _threads(self.boosting, len(self.rows))
+        return _train(self.boosting, parameters, data, n_rounds)
 
     def boost_without(self, out: np.ndarray, cost_weight: float = 0.0) -> lightgbm.Booster:
         """An ensemble without some rows (bool), stopped early on them."""
         kept, out = np.flatnonzero(~out), np.flatnonzero(out)
         parameters = self._parameters(len(kept), cost_weight)
         train = self._part(kept)
-        judges = out if self._bins is None else some_of(out, MOST_JUDGES * max(1, self.boosting.n_rounds // 200))
+        judges = out if self._blocks is None else some_of(out, MOST_JUDGES * max(1, self.boosting.n_rounds // 200))
         return _train(self.boosting, parameters, train, self.boosting.n_rounds, self._part(judges, train))
 
     def _parameters(self, n_rows: int, cost_weight: float) -> dict[str, Any]:
         found = self.boosting.parameters(n_rows) | _prices(self.boosting, cost_weight, "lazy", n_rows)
-        return found | ({} if self._bins is None else SHARED_BINS)
+        return found | ({} if self._blocks is None else SHARED_BINS)
 
     def _part(self, at: np.ndarray, reference: lightgbm.Dataset | None = None) -> lightgbm.Dataset:
         """The rows of the given numbers."""
-        if self._bins is None:
+        if self._blocks is None:
             return self.boosting.dataset(self.rows.take(at), reference)
-        part = self._bins.subset(at.tolist()).construct()
+        part = self._blocks.together(self.columns, at)
         part.set_field("weight", _mean_one(self.rows.weights[at]))  # `set_weight` ignores weights that are all 1
         return part
 
@@ -253,6 +255,7 @@ def boost(
         Stop early on these.
     """
     parameters = boosting.parameters(len(rows)) | _prices(boosting, cost_weight, penalty, len(rows))
+    parameters |= _threads(boosting, len(rows))
     train = boosting.dataset(rows)
     judges = None if validation is None else boosting.dataset(validation, reference=train)
     return _train(boosting, parameters, train, n_rounds or boosting.n_rounds, judges)
@@ -278,6 +281,11 @@ def _train(
     )
     rounds.end()
     return booster
+
+
+def _threads(boosting: Boosting, n_rows: int) -> dict[str, int]:
+    """LightGBM's own threads, for a fit of very many rows that has no other one beside it; its trees do not change."""
+    return {"num_threads": idle_workers(boosting.n_jobs)} if n_rows >= VERY_MANY_ROWS else {}
 
 
 def _be_quiet() -> None:
@@ -396,8 +404,8 @@ class GainRegression:
             ).construct()
         else:
             self._parameters |= SHARED_BINS | {"max_bin": boosting.max_bin}
-            bins, self.columns = blocks.together(columns)
-            self._binned = bins.subset(at.tolist()).construct()
+            self.columns = blocks.order(columns)
+            self._binned = blocks.together(columns, at)
             self._binned.set_field("weight", weights)  # `set_weight` ignores weights that are all 1
             self._binned.set_field("init_score", None)  # those of the experts; `set_init_score` ignores None
 

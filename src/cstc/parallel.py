@@ -2,7 +2,8 @@
 
 LightGBM's own threads wait for each other after every step, and spin while they wait: beside another busy process a
 small fit takes hundreds of times as long.  Fits that know nothing of each other have nothing to wait for.  The order of
-the results is that of the tasks, so the model is the same whatever the number of threads.
+the results is that of the tasks, so the model is the same whatever the number of threads.  Only a fit of very many rows
+that has no other one beside it takes all cores for itself (`idle_workers`): its steps are long, and its trees the same.
 
 Who calls only waits, and can leave at any time: when the user interrupts, or when a task fails, the others are asked to
 stop, and those that do not hear it soon, since a single step in compiled code takes longer, are left behind.
@@ -21,7 +22,7 @@ import sklearn
 
 from .model.native import usable_cores
 
-__all__ = ["WAKE", "Stopped", "alone", "apart", "n_workers", "side_by_side", "stop_if_asked"]
+__all__ = ["WAKE", "Stopped", "alone", "apart", "idle_workers", "n_workers", "side_by_side", "stop_if_asked"]
 
 Result = TypeVar("Result")
 PATIENCE = 0.25  # seconds that tasks have to stop before they are left behind
@@ -36,6 +37,11 @@ class Stopped(Exception):
 def n_workers(n_jobs: int | None) -> int:
     """Threads for a parameter `n_jobs`: None and negative numbers mean the cores that this process may use."""
     return usable_cores() if n_jobs is None or n_jobs < 0 else n_jobs
+
+
+def idle_workers(n_jobs: int | None) -> int:
+    """Threads that whoever asks may take for one step: all that `n_jobs` allows, or one beside other tasks."""
+    return 1 if getattr(_here, "alone", False) else n_workers(n_jobs)
 
 
 def side_by_side(tasks: Sequence[Callable[[], Result]], n_jobs: int | None) -> list[Result]:

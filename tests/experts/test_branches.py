@@ -119,7 +119,7 @@ def grower_of(costs=PRICES, folds=None, half=None, weights=None):
 
 def groups_of(grower):
     free = constant_expert(grower.boosting.constant, N)
-    return Groups.find(grower, [needed(grower.rows.X)], free)
+    return Groups.find(grower, grower.rows, [needed(grower.rows.X)], free)
 
 
 def test_why_there_are_no_groups():
@@ -128,7 +128,23 @@ def test_why_there_are_no_groups():
     assert groups_of(grower_of(folds=kind)) == "a group lies in one fold"
     assert groups_of(grower_of(half=kind > 1)) == "a group lies in one fold"
     free = constant_expert(np.zeros(1), N)
-    assert Groups.find(grower_of(), [np.ones((N, 6), dtype=bool)], free) == "no groups that buy alike"
+    grower = grower_of()
+    assert Groups.find(grower, grower.rows, [np.ones((N, 6), dtype=bool)], free) == "no groups that buy alike"
+
+
+def test_some_rows_tell_the_groups_of_all():
+    grower = grower_of()
+    free = constant_expert(grower.boosting.constant, N)
+    some = grower.rows.take(np.arange(0, N, 2))
+    found = Groups.find(grower, some, [needed(some.X)], free)
+    assert sorted(np.concatenate(found._rows)) == list(range(N))
+    for at, same in zip(found._rows, groups_of(grower)._rows, strict=True):
+        np.testing.assert_array_equal(at, same)
+    # each group may buy what its own rows among them do
+    for chains, others in zip(found._chains, groups_of(grower)._chains, strict=True):
+        assert [stage.price for stage in chains.chains[0].stages] == [
+            stage.price for stage in others.chains[0].stages
+        ]
 
 
 def test_categories_tell_no_groups_apart():

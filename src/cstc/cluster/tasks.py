@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from ..progress import QUIET
 from ..rows import Rows
 from .stored import Part
 
-__all__ = ["Bins", "Grow", "GrowOn", "Grown", "Hear", "Heard", "Kept", "bare"]
+__all__ = ["Bins", "Grow", "GrowOn", "Grown", "Hear", "Heard", "Kept", "bare", "hear"]
 
 MOST_KEPT = 1 << 30  # bytes that a worker keeps, where nobody says how much memory it has
 MOST_CELLS = 1 << 24  # that are read at once to be predicted for
@@ -60,8 +60,7 @@ class Bins:
         sets = b"|".join(each.tobytes() for each in self.sets)
         key = ("bins", *self.part.key, sets, self.boosting.constant.tobytes())
         n_columns = len(np.unique(np.concatenate(self.sets)))
-        # a byte for each cell, and a copy of those that stand together
-        blocks = KEPT(key, lambda: self._blocks(y, weights), lambda _: 2 * len(y) * n_columns)
+        blocks = KEPT(key, lambda: self._blocks(y, weights), lambda _: len(y) * n_columns)  # a byte for each cell
         return Binned(boosting, Rows(None, y, weights), columns, blocks)
 
     def _blocks(self, y: np.ndarray, weights: np.ndarray) -> ColumnBlocks:
@@ -72,7 +71,7 @@ class Bins:
             rows = Rows(part.cells(columns), y, weights)
             return boosting.on(columns).dataset(rows, parameters=SHARED_BINS)
 
-        return ColumnBlocks(make, self.sets or [], 1, ahead=False)
+        return ColumnBlocks(make, self.sets or [], len(y), 1, ahead=False)
 
 
 class Grown(NamedTuple):
@@ -207,16 +206,23 @@ class Hear:
         mask = np.unpackbits(np.frombuffer(self.at, np.uint8), count=len(self.part))
         at = np.flatnonzero(mask)
         step = max(1, MOST_CELLS // max(1, len(self.columns)))
-        scores, items = [np.zeros((0, self.weights.shape[1]))], []
-        for some in self.part.steps(at, step):
-            cells = self.part.cells(self.columns, at[some])
-            if self.feature_items is None:
-                scores.append(self.pool.scores(cells, self.weights))
-            else:
-                said, bought = self.pool.scores_and_items(cells, self.weights, self.feature_items[self.columns])
-                scores.append(said)
-                items.append(bought)
-        return Heard(np.concatenate(scores), np.concatenate(items) if items else None)
+        pieces = (self.part.cells(self.columns, at[some]) for some in self.part.steps(at, step))
+        return hear(self.pool, self.weights, pieces, self.columns, self.feature_items)
+
+
+def hear(
+    pool: TreePool, weights: np.ndarray, pieces: Iterable[Any], columns: np.ndarray, feature_items: np.ndarray | None
+) -> Heard:
+    """What an ensemble says of rows that come in pieces, and what it buys there, if `feature_items` are given."""
+    scores, items = [np.zeros((0, weights.shape[1]))], []
+    for cells in pieces:
+        if feature_items is None:
+            scores.append(pool.scores(cells, weights))
+        else:
+            said, bought = pool.scores_and_items(cells, weights, feature_items[columns])
+            scores.append(said)
+            items.append(bought)
+    return Heard(np.concatenate(scores), np.concatenate(items) if items else None)
 
 
 class Kept:

@@ -19,11 +19,12 @@ from sklearn.tree import DecisionTreeRegressor
 from ..costs import ResolvedCosts
 from ..matrix import columns_at, is_sparse, missing_columns
 from ..model import TreePool
+from ..rows import Rows
 from .chain import Chain, ChainGrower, Chains
 from .expert import Expert
 from .gates import Policy, expect_gates, induce
 
-__all__ = ["Branching", "Groups", "Partition", "part"]
+__all__ = ["MOST_ROWS", "Branching", "Groups", "Partition", "part"]
 
 MOST_GROUPS = 8
 LEAST_ROWS = 150  # of a group
@@ -32,6 +33,7 @@ NEEDED = 0.1  # a group may buy what at least this share of its rows buys
 WORTHWHILE = 0.8  # part of the waste that may be left
 CHEAP = (0.01, 0.05)  # part of what a row spends that a feature may cost which tells its group; both are tried
 MOST_TARGETS = 64  # purchases that the partition looks at
+MOST_ROWS = 50_000  # that tell groups apart: the smallest one has 2,000 of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,14 +241,15 @@ class Groups:
     """The groups of a partition, and chains for each; made once for all cost weights."""
 
     @classmethod
-    def find(cls, grower: ChainGrower, bought: Sequence[np.ndarray], free: Expert) -> Groups | str:
+    def find(cls, grower: ChainGrower, told_by: Rows, bought: Sequence[np.ndarray], free: Expert) -> Groups | str:
         """Groups of rows that buy alike; or why there are none.
 
-        Of the first table of `bought` each may buy its part; `free` is the expert on free features.
+        `bought` is what some of the rows, `told_by`, buy.  Of its first table each group may buy its part; `free` is
+        the expert on free features.
         """
         rows, boosting = grower.rows, grower.boosting
         columns = np.setdiff1d(np.arange(rows.X.shape[1]), boosting.categorical)  # its trees know numbers only
-        partition = part(rows.X, rows.weights, bought, boosting.costs, columns)
+        partition = part(told_by.X, told_by.weights, bought, boosting.costs, columns)
         if partition is None:
             return "no groups that buy alike"
         group = partition.groups(rows.X)
@@ -255,9 +258,17 @@ class Groups:
             teaches = np.intersect1d(np.flatnonzero(at), grower.teachers)
             if len(np.unique(grower.folds[at])) < 2 or len(np.unique(grower.half[teaches])) < 2:
                 return "a group lies in one fold"
-        return cls(grower, partition, group, bought[0], free)
+        return cls(grower, partition, group, told_by, bought[0], free)
 
-    def __init__(self, grower: ChainGrower, partition: Partition, group: np.ndarray, bought: np.ndarray, free: Expert):
+    def __init__(
+        self,
+        grower: ChainGrower,
+        partition: Partition,
+        group: np.ndarray,
+        told_by: Rows,
+        bought: np.ndarray,
+        free: Expert,
+    ):
         costs, weights = grower.boosting.costs, grower.rows.weights
         self.partition = partition
         self._weights = weights / weights.sum()
@@ -271,9 +282,11 @@ class Groups:
         ]
         self._chains: list[Chains] = []
         self._prices: list[float] = []
+        told = partition.groups(told_by.X)
         for number, (at, features) in enumerate(zip(self._rows, partition.features, strict=True)):
             paid = costs.items_of(features) | (costs.prices == 0)
-            needed = paid | (np.average(bought[at], axis=0, weights=weights[at]) >= NEEDED)
+            own = told == number
+            needed = paid | (np.average(bought[own], axis=0, weights=told_by.weights[own]) >= NEEDED)
             columns = costs.at_hand(needed)
             grower.report(f"group {number + 1} of {partition.n_groups}, {len(at)} rows, {len(columns)} features")
             self._chains.append(grower.grow(at, columns, paid))

@@ -18,7 +18,8 @@ from ..capacity import MANY_ROWS
 from ..costs import ResolvedCosts
 from ..model import TreeShape
 from ..model.build import Score
-from .branches import Branching, Groups
+from ..rows import some_of
+from .branches import MOST_ROWS, Branching, Groups
 from .chain import Chain, ChainGrower, Chains, gate_members
 from .expert import Expert
 from .gates import Policy, expect_gates, induce
@@ -285,9 +286,11 @@ def _branches_candidate(family: Family, cost_weight: float, chain: Candidate) ->
         return Candidate("branches", why_not="rows do not seem to need different features")
     if k not in family.groups:
         family.lazy.screen([k, k + 2, k + 4])
-        bought = [family.lazy.purchases(strength) for strength in (k, k + 2, k + 4)]
+        rows = family.grower.rows
+        told_by = rows if len(rows) <= MOST_ROWS else rows.take(some_of(np.arange(len(rows)), MOST_ROWS))
+        bought = [family.lazy.purchases(strength, told_by.X) for strength in (k, k + 2, k + 4)]
         free = family.grown.chains[0].experts[0]
-        family.groups[k] = Groups.find(family.grower, bought, free)
+        family.groups[k] = Groups.find(family.grower, told_by, bought, free)
     groups = family.groups[k]
     if isinstance(groups, str):
         return Candidate("branches", why_not=groups)

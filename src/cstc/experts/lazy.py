@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -146,9 +147,9 @@ class LazyExperts:
         """Where `power` is None, the reason."""
         return f"fewer than {LEAST_ROWS} rows" if len(self._folds) < LEAST_ROWS else "no prices to weigh"
 
-    def purchases(self, k: int) -> np.ndarray:
-        """What an ensemble of that strength buys at each row; the first fold did not teach it."""
-        return self._screen(k).pool.bought_items(self._rows.X, self._boosting.costs.feature_items)
+    def purchases(self, k: int, X: Any) -> np.ndarray:
+        """What an ensemble of that strength buys at some training rows; the first fold did not teach it."""
+        return self._screen(k).pool.bought_items(X, self._boosting.costs.feature_items)
 
     def competes(self, k: int, cost_weight: float, value: np.ndarray) -> bool:
         """Whether its loss on the first fold is smaller by more than a standard error, and prices play a part in it."""

@@ -28,7 +28,7 @@ from ..boosting import (
     work_of,
 )
 from ..cluster import Samples
-from ..cluster.tasks import Bins, Grow, Grown, GrowOn, Hear, Heard, bare
+from ..cluster.tasks import Bins, Grow, Grown, GrowOn, Hear, Heard, bare, hear
 from ..matrix import cells_at
 from ..model import TreePool
 from ..parallel import side_by_side
@@ -37,6 +37,7 @@ from ..rows import Rows, some_of
 __all__ = ["HEARING", "Members", "Trees", "Wanted", "grow_members", "grow_on_samples"]
 
 HEARING = 0.08  # of what growing a member takes, what its trees take to say something of each row
+HEARD_ROWS = 1 << 15  # at a time: their columns are copied
 
 Trees = tuple[TreePool, np.ndarray]  # and a weight of each for each output
 
@@ -184,11 +185,9 @@ class _Here:
 
     def _hear(self, pool: TreePool, weights: np.ndarray, out: np.ndarray) -> Heard:
         columns, items = self._binned.columns, self.wanted.feature_items
-        cells = cells_at(self._rows.X, out, columns)
-        if items is None:
-            found = Heard(pool.scores(cells, weights), None)
-        else:
-            found = Heard(*pool.scores_and_items(cells, weights, items[columns]))
+        at = np.flatnonzero(out)
+        pieces = np.split(at, range(HEARD_ROWS, len(at), HEARD_ROWS))
+        found = hear(pool, weights, (cells_at(self._rows.X, some, columns) for some in pieces), columns, items)
         _tell(self.wanted, HEARING * _work(self.wanted, out))
         return found
 

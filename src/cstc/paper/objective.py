@@ -24,6 +24,7 @@ without it they are at their minimum, in closed form, in every evaluation.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.special import expit
@@ -129,10 +130,14 @@ class Penalty:
     paid_learners: np.ndarray | float = 0.0
     paid_items: np.ndarray | float = 0.0
 
+    @cached_property
+    def _squared_items(self) -> np.ndarray:
+        return self.learner_items**2
+
     def squares(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Squared norms per node: of each learner (n_nodes, n_learners) and of each item (n_nodes, n_items)."""
         by_learner = (weights**2).sum(axis=2).T
-        return by_learner, by_learner @ self.learner_items**2
+        return by_learner, by_learner @ self._squared_items
 
     def root(self, squares: np.ndarray, z: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """The smoothed square root and its derivative, bent by `sharpness`."""
@@ -153,7 +158,7 @@ class Penalty:
         on_path = paths.astype(float)
         value, slope = self.root(on_path @ by_item + self.paid_items, auxiliaries.items if auxiliaries else None)
         costs = value @ self.prices
-        derivative = (slope * self.prices) @ (self.learner_items**2).T
+        derivative = (slope * self.prices) @ self._squared_items.T
         if self.evaluation.any():
             value, slope = self.root(
                 on_path @ by_learner + self.paid_learners, auxiliaries.learners if auxiliaries else None
