@@ -25,7 +25,7 @@ from .tables import is_frame
 
 __all__ = ["predict_partitions"]
 
-CELLS = 1 << 23  # rows x columns of a piece of a row group, at most: 64 MiB as numbers
+CELLS = 1 << 21  # rows x columns of a piece of a row group, at most: 16 MiB as numbers
 VALUE, COST = "value", "cost"
 
 
