@@ -24,6 +24,10 @@ __all__ = ["ColumnBlocks"]
 
 BLOCK_CELLS = 1 << 25  # of a block: its columns are copied, and LightGBM keeps a sample of them until they are binned
 
+#: What is heard of warnings is the same for all threads.
+_QUIETLY = threading.Lock()
+
+
 class ColumnBlocks:
     """Blocks of columns as LightGBM bins them.
 
@@ -110,11 +114,12 @@ def _side_by_side(blocks: Sequence[lightgbm.Dataset], rows: np.ndarray | None) -
         return blocks[0]
     # the first one is a copy in any case, since it is what grows
     found = _cut(blocks[0], np.arange(blocks[0].num_data()) if rows is None else rows)
-    with warnings.catch_warnings():
-        # that it keeps no values, and that it forgets what it was told of categories, which the bins remember
-        warnings.filterwarnings("ignore", "Cannot add features from|Resetting categorical features")
-        for block in blocks[1:]:
-            found.add_features_from(block if rows is None else _cut(block, rows))
+    for block in blocks[1:]:
+        part = block if rows is None else _cut(block, rows)
+        with _QUIETLY, warnings.catch_warnings():
+            # that it keeps no values, and that it forgets what it was told of categories, which the bins remember
+            warnings.filterwarnings("ignore", "Cannot add features from|Resetting categorical features")
+            found.add_features_from(part)
     return found
 
 
