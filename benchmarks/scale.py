@@ -216,6 +216,7 @@ def measured_points(watch: Watch, name: str, models: list[tuple[Any, Any]], data
 
 def run_lightgbm(work: Path, options: argparse.Namespace) -> None:
     watch, train = Watch("lightgbm", work), rows(work, "train")
+    del watch.found["runs"][:-1]  # it cannot go on where it was: what was killed does not count
     watch.doing(f"{options.rounds} rounds on {len(train.y):,} rows")
     parameters = {"objective": "regression", "max_depth": DEPTH, "num_leaves": 2**DEPTH, "verbosity": -1}
     with watch.measured():
@@ -400,14 +401,21 @@ PARTS: dict[str, Callable[[Path, argparse.Namespace], None]] = {
 # -- the report ----------------------------------------------------------------------------------------------------
 
 
+def counted_runs(part: dict[str, Any]) -> list[dict[str, Any]]:
+    """Up to the one that finished; after that only models were measured that had not been yet."""
+    runs = [run for run in part.get("runs", []) if "seconds" in run]
+    finished = [number for number, run in enumerate(runs) if run.get("finished")]
+    return runs[: finished[0] + 1] if finished else runs
+
+
 def seconds_of(part: dict[str, Any]) -> float:
     """Of all runs: more than one would have taken, where a part was killed."""
-    return sum(run.get("seconds", 0.0) for run in part.get("runs", []))
+    return sum(run["seconds"] for run in counted_runs(part))
 
 
 def time_line(name: str, part: dict[str, Any], unit: float | None) -> str:
-    runs = [run for run in part["runs"] if "seconds" in run]
-    state = "finished" if any(run.get("finished") for run in runs) else "not finished"
+    runs = counted_runs(part)
+    state = "finished" if runs[-1].get("finished") else "not finished"
     state += f", {len(runs)} runs" if len(runs) > 1 else ""
     ratio = "" if unit is None else f"{seconds_of(part) / unit:.2f}"
     memory = [f"{max(run[key] for run in runs):.2f}" for key in ("input_gib", "beyond_gib", "maxrss_gib")]
