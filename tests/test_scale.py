@@ -28,7 +28,7 @@ def finished(tmp_path_factory):
 def test_every_part_has_its_time_its_memory_and_its_models(finished):
     work, said = finished
     found = json.loads((work / "out.json").read_text())
-    assert found["queries"] == 60
+    assert found["settings"]["queries"] == 60
     for part in ("lightgbm", "frontier", "paper"):
         (run_of_it,) = found[part]["runs"]
         assert run_of_it["finished"]
@@ -96,9 +96,9 @@ def main(work, monkeypatch, *arguments):
     importlib.import_module("scale").main()
 
 
-def test_a_folder_of_other_rows_is_refused(finished, monkeypatch):
-    with pytest.raises(SystemExit, match="holds 60 queries; give another folder, or delete this one"):
-        main(finished[0], monkeypatch, "--queries", "61")
+def test_a_folder_that_was_begun_with_other_settings_is_refused(finished, monkeypatch):
+    with pytest.raises(SystemExit, match="was begun with --queries 60 --learners 12; give the same, or another folder"):
+        main(finished[0], monkeypatch, "--queries", "61", "--learners", "13")
 
 
 def test_a_report_of_nothing_says_so(tmp_path, monkeypatch):
