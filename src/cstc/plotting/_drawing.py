@@ -10,7 +10,8 @@ import numpy as np
 from ..model import TreeShape
 
 __all__ = ["COLOURS", "EDGE", "INK", "LINES", "MARKERS", "PALE", "plain"]
-__all__ += ["as_number", "as_percent", "children", "connect", "layout", "pyplot", "quiet", "with_minus", "write"]
+__all__ += ["as_number", "as_percent", "children", "connect", "layout", "pyplot", "quiet", "spreads", "with_minus"]
+__all__ += ["write"]
 
 #: Okabe and Ito's colours: told apart by all kinds of colour vision, in print as well.  Their yellow is left out, since
 #: it is hardly seen on white; a dark red of Tol's takes its place.
@@ -20,6 +21,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 #: The second round of colours is dashed, the third dotted.
 LINES = ("-", "--", ":")
 INK, PALE, EDGE = "#222222", "#5f6670", "#aab2bd"
+#: Costs that differ by more than this factor are drawn on a logarithmic axis: on a linear one all but a few are zero.
+SPREAD = 30.0
 
 
 def pyplot() -> Any:
@@ -86,6 +89,13 @@ def quiet(ax: Any) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["bottom", "left"]].set_color(EDGE)
     ax.tick_params(color=EDGE)
+
+
+def spreads(costs: Any) -> bool:
+    """Whether costs are so far apart that they need a logarithmic axis; what is free has its own place there."""
+    paid = np.asarray(costs, dtype=float)
+    paid = paid[paid > 0]
+    return len(paid) > 1 and bool(paid.max() > SPREAD * paid.min())
 
 
 def as_number(value: float) -> str:
