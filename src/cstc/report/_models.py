@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ._axis import Axis
-from ._html import figure_text, fold, money, name, quality_text, safe, table, with_error
+from ._html import figure_text, fold, money, name, quality_text, safe, short, table, with_error
 from ._measured import ModelSeen, TestRows
 from ._saved import Contents
 
@@ -125,7 +125,7 @@ def _ticks(x: Axis, y: Axis) -> str:
 
 def _place(left: float, bottom: float) -> tuple[str, str]:
     """Where a point is, and on which sides there is room for its text."""
-    side = "to-left" if left > 60 else "to-right" if left < 40 else ""
+    side = "to-left" if left > 50 else "to-right"
     return f'style="left:{left:.2f}%;bottom:{bottom:.2f}%"', f"{side}{' under' if bottom > 62 else ''}"
 
 
@@ -141,7 +141,7 @@ def _buttons(points: list[ShownPoint], x: Axis, y: Axis, quality: str) -> str:
         told = f"Model {number}: mean cost {cost}, {quality} {good}"
         found.append(
             f'<button type="button" class="point" {where} data-model="{number}" data-at="{x.at(point.cost):.3f}" '
-            f'data-worth="{-point.quality if in_money else point.quality!r}" data-told="{safe(told)}" '
+            f'data-worth="{-point.quality if in_money else point.quality!r}" aria-label="{safe(told)}" '
             f'aria-pressed="false"><span class="dot"></span><span class="tip {side}"><b>Model {number}</b><br>mean cost {cost}<br>'
             f"{name(quality)} {good}</span></button>"
         )
@@ -157,7 +157,7 @@ def _others(contents: Contents, x: Axis, y: Axis, quality: str) -> str:
             found.append(
                 f'<span class="point other{number % 4}" {where} tabindex="0" role="img" '
                 f'aria-label="{safe(reference.name)}: {safe(text)}"><span class="dot"></span><span class="tip {side}">'
-                f"<b>{name(reference.name)}</b><br>{name(text)}</span></span>"
+                f"<b>{short(reference.name)}</b><br>{name(text)}</span></span>"
             )
     return "".join(found)
 

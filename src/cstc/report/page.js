@@ -37,7 +37,8 @@
     const budget = written(moneyAt(place));
     $("budget-value").textContent = budget;
     slider.setAttribute("aria-valuetext", budget + ", model " + number);
-    if (said.textContent !== point.dataset.told) said.textContent = point.dataset.told;
+    const told = point.getAttribute("aria-label");
+    if (said.textContent !== told) said.textContent = told;
   }
 
   const touch = (point) => show(point, +point.dataset.at);
