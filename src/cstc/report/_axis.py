@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..plotting._drawing import as_number, spreads, with_minus
+from ..plotting._drawing import as_number, log_ticks, spreads, with_minus
 
 __all__ = ["Axis", "bars_axis"]
 
@@ -68,15 +68,7 @@ class Axis:
         return [round(number * step, 12) for number in range(first, last + 1)]
 
     def _powers(self) -> list[float]:
-        """Powers of ten; where they are few, those times 2 and 5 too; and 0."""
-        first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
-        for times in ((1, 2, 5), (1, 3), (1,)):
-            found = [m * 10.0**power for power in range(first, last + 1) for m in times]
-            found = [value for value in found if self.low <= value <= self.high]
-            if len(found) < MOST_TICKS:
-                break
-        every = max(1, math.ceil(len(found) / MOST_TICKS))
-        return [0.0, *found[::every]]
+        return [0.0, *log_ticks(self.low, self.high, MOST_TICKS)]
 
 
 def bars_axis(values: np.ndarray, most: int = 28) -> tuple[Axis, np.ndarray]:

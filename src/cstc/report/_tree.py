@@ -135,7 +135,8 @@ class _Gutter:
                 to = self.x(int(self.lanes[child]))
                 bend = f"C{x:g} {LINE - 8} {to:g} {LINE - 22} {to:g} {LINE}" if to != x else f"V{LINE}"
                 parts.append(_band(f"M{x:g} {middle:g}{bend}", self.wide(child)))
-        parts.append(f'<circle class="spot {self._colour(node)}" cx="{x:g}" cy="{middle:g}" r="9"/>')
+        size = max(8.0, self.wide(node) / 2)  # it covers the corners of what comes and goes
+        parts.append(f'<circle class="spot {self._colour(node)}" cx="{x:g}" cy="{middle:g}" r="{size:g}"/>')
         on = "".join(
             f'<i style="left:{self.x(other) - wide / 2:g}px;width:{wide:g}px"></i>' for other, wide in self.below[line]
         )
