@@ -95,8 +95,9 @@ class Browser:
     def click(self, selector):
         """The middle of an element, with the mouse."""
         place = self.run(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}});"
-            "const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
+            "e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect();"
+            " return [b.x + b.width / 2, b.y + b.height / 2]; })()"
         )
         where = {"x": place[0], "y": place[1], "button": "left", "clickCount": 1}
         for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
@@ -154,7 +155,9 @@ class Browser:
         if method == "Page.loadEventFired":
             self._loaded = True
         elif method == "Runtime.exceptionThrown":
-            self.errors.append(told["exceptionDetails"].get("text", "") + str(told["exceptionDetails"].get("exception")))
+            self.errors.append(
+                told["exceptionDetails"].get("text", "") + str(told["exceptionDetails"].get("exception"))
+            )
         elif method == "Runtime.consoleAPICalled" and told["type"] in ("error", "warning", "assert"):
             self.errors.append(str(told["args"]))
         elif method == "Log.entryAdded" and told["entry"]["level"] in ("error", "warning"):

@@ -48,7 +48,9 @@ def pages(tmp_path_factory, cancer, diabetes, money, hostile):
 
 def shown(browser):
     """The numbers of the models whose panels are to be seen."""
-    return browser.run("[...document.querySelectorAll('[data-panel]')].filter(e => !e.hidden).map(e => +e.dataset.panel)")
+    return browser.run(
+        "[...document.querySelectorAll('[data-panel]')].filter(e => !e.hidden).map(e => +e.dataset.panel)"
+    )
 
 
 def pressed(browser):
@@ -177,7 +179,9 @@ def test_nodes_open_one_by_one_and_all_at_once(browser, pages):
 
 def test_a_link_to_a_model_shows_it(browser, pages):
     browser.open(pages["cancer"])
-    browser.run("new Promise(done => {addEventListener('hashchange', () => setTimeout(done)); location.hash = 'model-2';})")
+    browser.run(
+        "new Promise(done => {addEventListener('hashchange', () => setTimeout(done)); location.hash = 'model-2';})"
+    )
     assert shown(browser) == [2]
     assert browser.run("document.activeElement.id") == "model-2-head"
 

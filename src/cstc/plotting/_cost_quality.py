@@ -199,7 +199,7 @@ class CostQualityDisplay:
             curves.append((cost[order], quality[order]))
             bars.append({which: _in_order(which, each[number], order, name) for which, each in errors.items()})
         costs, qualities = [cost for cost, _ in curves], [quality for _, quality in curves]
-        given = {which: [each[which] for each in bars] for which in errors}
+        given: dict[str, Any] = {which: [each[which] for each in bars] for which in errors}
         given |= {"chosen": chosen, "budget": budget, "log_cost": log_cost}
         display = cls(costs=costs, qualities=qualities, names=list(names), **given, **axis_names)
         return display.plot(ax)

@@ -223,7 +223,8 @@ class TreeDisplay:
         if self.classes is None:
             return [], 0
         shown = sorted({int(value) for value in self.values if np.isfinite(value)})
-        found, x, row = [], 0.0, 0
+        found: list[tuple[int, float, int, str]] = []
+        x, row = 0.0, 0
         for value in shown:
             (name,) = wrapped(self.classes[value], width - 0.6, SMALL, 1) or [""]
             needed = 0.35 + wide(name, SMALL)

@@ -34,11 +34,14 @@ def costs_part(seen: ModelSeen, rows: TestRows | None) -> str:
         if share:
             left, right = axis.at(low), axis.at(high)
             height = max(1.0, 100 * share / most)
-            bars.append(f'<rect x="{left:.2f}" y="{100 - height:.2f}" width="{right - left:.2f}" height="{height:.2f}"/>')
+            bars.append(
+                f'<rect x="{left:.2f}" y="{100 - height:.2f}" width="{right - left:.2f}" height="{height:.2f}"/>'
+            )
     marks = [f'<path class="mark {key}" d="M{axis.at(value):.2f} 0V100"/>' for key, value in known.items()]
     ticks = "".join(f'<span class="tick x" style="left:{at:.2f}%">{number}</span>' for at, number in axis.ticks())
     keys = "".join(
-        f'<li><span class="key {key}"></span>{MARKS[key]} <b>{figure_text(value)}</b></li>' for key, value in known.items()
+        f'<li><span class="key {key}"></span>{MARKS[key]} <b>{figure_text(value)}</b></li>'
+        for key, value in known.items()
     )
     rows_of_table = [
         [f"{figure_text(float(low))} to {figure_text(float(high))}", percent(float(share))]
@@ -48,11 +51,14 @@ def costs_part(seen: ModelSeen, rows: TestRows | None) -> str:
     return (
         f'<figure class="histogram"><ul class="legend">{keys}</ul>'
         f'<div class="area low" role="img" aria-label="Histogram of what rows cost: {text}">'
-        f'<svg viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true">{"".join(bars)}{"".join(marks)}</svg>'
+        f'<svg viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true">{"".join(bars + marks)}</svg>'
         f'<div aria-hidden="true">{ticks}</div></div>'
         f'<p class="axis-name">cost of a row{" (logarithmic)" if axis.logarithmic else ""}; height: share of rows, the '
         f"highest bar is {percent(float(most))}</p></figure>{f'<p>{note}</p>' if note else ''}"
-        + fold("The bars as a table", table("Share of rows by what they cost", ["cost of a row", "of the rows"], rows_of_table))
+        + fold(
+            "The bars as a table",
+            table("Share of rows by what they cost", ["cost of a row", "of the rows"], rows_of_table),
+        )
     )
 
 

@@ -81,7 +81,9 @@ def _value(value: Any) -> str:
     """Whatever was handed in: text, numbers, lists and tables of them."""
     if isinstance(value, Mapping):
         rows = [[name(str(key).replace("_", " ")), _value(each)] for key, each in value.items()]
-        return '<dl class="inner">' + "".join(f"<div><dt>{key}</dt><dd>{each}</dd></div>" for key, each in rows) + "</dl>"
+        return (
+            '<dl class="inner">' + "".join(f"<div><dt>{key}</dt><dd>{each}</dd></div>" for key, each in rows) + "</dl>"
+        )
     if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes):
         values = list(value)
         if any(isinstance(each, Mapping | Sequence) and not isinstance(each, str) for each in values):
@@ -117,4 +119,3 @@ def _given_prices(made: Mapping[str, Any]) -> str:
     if given is None or (isinstance(given, Mapping) and all(isinstance(each, int | float) for each in given.values())):
         return ""
     return f'<dl class="made"><div><dt>Prices came from</dt><dd>{_value(given)}</dd></div></dl>'
-

@@ -190,7 +190,9 @@ def _targets(model: FittedTree | Mixture, y: np.ndarray, n: int) -> np.ndarray:
     except (TypeError, ValueError):
         raise ValueError("y holds what is no number; these models predict numbers") from None
     if not np.isfinite(found).all():
-        raise ValueError(f"y is not finite, first in row {int((~np.isfinite(found)).argmax())}; every row needs a label")
+        raise ValueError(
+            f"y is not finite, first in row {int((~np.isfinite(found)).argmax())}; every row needs a label"
+        )
     return found
 
 
@@ -392,9 +394,10 @@ def _bins(model: FittedTree | Mixture, margins: np.ndarray, y: np.ndarray | None
 
 
 def _remembered(number: int, model: FittedTree | Mixture, row: dict[str, Any]) -> ModelSeen:
-    parts = [(model, 1.0)]
     if isinstance(model, Mixture):
         parts = [(model.cheaper, 1.0 - model.share), (model.costlier, model.share)]
+    else:
+        parts = [(model, 1.0)]
     trees = [_remembered_tree(tree, part) for tree, part in parts]
     reached = model.training.reached
     return ModelSeen(

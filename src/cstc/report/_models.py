@@ -142,8 +142,8 @@ def _buttons(points: list[ShownPoint], x: Axis, y: Axis, quality: str) -> str:
         found.append(
             f'<button type="button" class="point" {where} data-model="{number}" data-at="{x.at(point.cost):.3f}" '
             f'data-worth="{-point.quality if in_money else point.quality!r}" aria-label="{safe(told)}" '
-            f'aria-pressed="false"><span class="dot"></span><span class="tip {side}"><b>Model {number}</b><br>mean cost {cost}<br>'
-            f"{name(quality)} {good}</span></button>"
+            f'aria-pressed="false"><span class="dot"></span><span class="tip {side}"><b>Model {number}</b>'
+            f"<br>mean cost {cost}<br>{name(quality)} {good}</span></button>"
         )
     return "".join(found)
 

@@ -38,7 +38,11 @@ def money_part(seen: ModelSeen, rows: TestRows | None) -> str:
 
 def _items(seen: ModelSeen) -> str:
     heads = ["item", "price", "bought by", "spent for each row", "loss saved for each row", "worth in money"]
-    known = [column for column in ("bought", "spent", "loss_saved", "worth") if any(r[column] is not None for r in seen.items)]
+    known = [
+        column
+        for column in ("bought", "spent", "loss_saved", "worth")
+        if any(r[column] is not None for r in seen.items)
+    ]
     columns = ("bought", "spent", "loss_saved", "worth")
     heads = heads[:2] + [head for head, column in zip(heads[2:], columns, strict=True) if column in known]
     most = max((row["spent"] or 0.0 for row in seen.items), default=0.0) or 1.0
@@ -84,7 +88,7 @@ def _purchases(seen: ModelSeen) -> str:
         names, prices = seen.model.costs.item_names, seen.model.costs.prices
         order = sorted(np.flatnonzero(items).tolist(), key=lambda item: (-items[item] * prices[item], -items[item]))
         lines = "".join(
-            f"<li><span>{short(names[item])}</span><span class=\"n\">{percent(items[item] / share)}</span>"
+            f'<li><span>{short(names[item])}</span><span class="n">{percent(items[item] / share)}</span>'
             f"{bar(items[item] / share)}</li>"
             for item in order[:MOST_IN_PURCHASE]
         )
@@ -98,5 +102,6 @@ def _purchases(seen: ModelSeen) -> str:
         return ""
     return (
         "<h4>Where the first purchases go</h4><p>A purchase is all that a row buys at one node. Of the rows that make "
-        f'it, the bars say how many get an item; where most money goes comes first.</p><ol class="cards">{"".join(cards)}</ol>'
+        "it, the bars say how many get an item; where most money goes comes first.</p>"
+        f'<ol class="cards">{"".join(cards)}</ol>'
     )

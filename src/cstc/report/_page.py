@@ -15,8 +15,8 @@ from ..model.file import write_whole
 from ._costs import costs_part
 from ._html import figure_text, money, name, percent, plural, quality_text, with_error
 from ._made import made_part
-from ._measured import MOST_FLOWING, ModelSeen, TestRows, as_test_rows, see
 from ._meaning import meaning_part
+from ._measured import MOST_FLOWING, ModelSeen, TestRows, as_test_rows, see
 from ._models import first_shown, models_part
 from ._money import money_part
 from ._promises import promises_part
@@ -120,7 +120,8 @@ def _header(contents: Contents, rows: TestRows | None) -> str:
         text += f" Flow through the trees is that of {MOST_FLOWING:,} of the {len(rows):,} test rows, drawn at random."
     links = (("models", "Models"), ("chosen", "The chosen model"), ("made", "How it was made"), ("meaning", "Meaning"))
     nav = "".join(f'<li><a href="#{where}">{what}</a></li>' for where, what in links)
-    return f'<header><h1>{_title(contents)}</h1><p>{text}</p><nav aria-label="Parts of the page"><ul>{nav}</ul></nav></header>'
+    nav = f'<nav aria-label="Parts of the page"><ul>{nav}</ul></nav>'
+    return f"<header><h1>{_title(contents)}</h1><p>{text}</p>{nav}</header>"
 
 
 def _panel(contents: Contents, seen: ModelSeen, rows: TestRows | None) -> str:
@@ -148,7 +149,9 @@ def _tiles(contents: Contents, seen: ModelSeen, rows: TestRows | None) -> str:
 
     def told(column: str, form: Any) -> str:
         value, error = figures.get(column), figures.get(f"{column}_error")
-        return "–" if value is None else with_error(f"<b>{form(value)}</b>", error, "" if error is None else form(error))
+        return (
+            "–" if value is None else with_error(f"<b>{form(value)}</b>", error, "" if error is None else form(error))
+        )
 
     part = f"{percent(figures['mean_cost'] / full)} of the {money(full)} for all features" if full else ""
     tiles = [

@@ -30,7 +30,9 @@ def promises_part(seen: ModelSeen, rows: TestRows | None) -> str:
     )
     grid = "".join(f'<path class="grid" d="M0 {at}H100M{at} 0V100"/>' for at in (0, 25, 50, 75, 100))
     bars, dots = "".join(map(_error, seen.bins)), "".join(map(_dot, seen.bins))
-    cells = [[percent(each.promised), percent(each.came), f"{100 * each.error:.0f}", f"{each.n:,}"] for each in seen.bins]
+    cells = [
+        [percent(each.promised), percent(each.came), f"{100 * each.error:.0f}", f"{each.n:,}"] for each in seen.bins
+    ]
     return (
         f'<p>{told}</p><figure class="promises"><p class="axis-name">what came of it</p>'
         f'<div class="area square" role="img" aria-label="Promised and observed probabilities, '

@@ -22,8 +22,8 @@ def spenders_part(seen: ModelSeen, rows: TestRows | None) -> str:
     some = "".join(_one(seen, rows, at, mean) for at in seen.spenders if seen.costs[at] > 0)
     share = float((seen.costs > mean).mean())
     return (
-        f"<p>{percent(share)} of rows pay more than the mean of {money(mean)}. These pay most (rows are counted from 0, "
-        f"in the order of {name(rows.name)}):</p>{some}"
+        f"<p>{percent(share)} of rows pay more than the mean of {money(mean)}. These pay most (rows are counted from "
+        f"0, in the order of {name(rows.name)}):</p>{some}"
     )
 
 
@@ -39,6 +39,7 @@ def _one(seen: ModelSeen, rows: TestRows, at: int, mean: float) -> str:
     times = f", {seen.costs[at] / mean:.1f} times the mean" if seen.costs[at] > 1.05 * mean else ""
     return fold(
         f"Row {at:,} paid {figure_text(float(seen.costs[at]))}{times}",
-        f'{truth}<div class="scroll" role="region" tabindex="0" aria-label="Why row {at} paid so much">{as_html(told)}</div>',
+        f'{truth}<div class="scroll" role="region" tabindex="0" aria-label="Why row {at} paid so much">'
+        f"{as_html(told)}</div>",
         "spender",
     )

@@ -75,7 +75,8 @@ def _legend(tree: TreeSeen, rows: TestRows | None) -> str:
     if shown < n:
         entries.append(f'<li><span class="swatch {colour_of(shown, n)}"></span>{n - shown} other classes</li>')
     of = "true classes" if rows is not None and rows.y is not None else "classes, as predicted,"
-    return f'<p class="legend-head">Bars: the {of} of the rows that come to a node</p><ul class="legend">{"".join(entries)}</ul>'
+    head = f'<p class="legend-head">Bars: the {of} of the rows that come to a node</p>'
+    return f'{head}<ul class="legend">{"".join(entries)}</ul>'
 
 
 # -- the picture beside the nodes ------------------------------------------------------------------------------
@@ -169,7 +170,9 @@ def _tree(seen: TreeSeen, rows: TestRows | None, told: str) -> str:
     )
     opens = ""
     if seen.tree.shape.n_nodes > 1:
-        opens = '<p class="tools"><button type="button" class="open-all" aria-pressed="false">Open all nodes</button></p>'
+        opens = (
+            '<p class="tools"><button type="button" class="open-all" aria-pressed="false">Open all nodes</button></p>'
+        )
     return f'{opens}<ol class="tree" style="--flow:{gutter.width:g}px" aria-label="{told}">{nodes}</ol>'
 
 
@@ -261,7 +264,9 @@ def _way(seen: TreeSeen, node: int) -> str:
     if len(ends) == 2:
         return f"{way} All of them leave here with an answer."
     there = " and ".join(f"v{child}" for child in below)
-    return f"{way} They go on to {there}." if not ends else f"{way} They go on to {there}, or leave here with an answer."
+    return (
+        f"{way} They go on to {there}." if not ends else f"{way} They go on to {there}, or leave here with an answer."
+    )
 
 
 def _bought(seen: TreeSeen, shares: np.ndarray, caption: str, *, measured: bool) -> str:
