@@ -348,9 +348,9 @@ class _Goodness:
     kind: str  # "right", "squared" or "money"
 
     def told(self, at: np.ndarray) -> str:
-        if not len(at):
+        mean = float(self.values[at].mean()) if len(at) else np.nan
+        if not np.isfinite(mean):
             return ""
-        mean = float(self.values[at].mean())
         error = float(self.values[at].std() / np.sqrt(len(at)))
         if self.kind == "right":
             return f"{percent(mean)} right (± {100 * error:.0f} points)"

@@ -94,11 +94,11 @@ class _Gutter:
         self.width = self.pitch * (n_lanes + 1)
         self.order = np.argsort(self.lines)
         #: for each line, the lanes in which bands go on below it, and how wide they are
-        self.below: list[list[tuple[int, float]]] = [[] for _ in self.order]
-        self.above: list[list[tuple[int, float]]] = [[] for _ in self.order]
+        self.below: list[list[tuple[int, float, str]]] = [[] for _ in self.order]
+        self.above: list[list[tuple[int, float, str]]] = [[] for _ in self.order]
         for child in range(1, shape.n_nodes):
             start, end = self.lines[shape.parents[child]], self.lines[child]
-            band = int(self.lanes[child]), self.wide(child)
+            band = int(self.lanes[child]), self.wide(child), self._look(child)
             for line in range(start, end):
                 self.below[line].append(band)
                 self.above[line + 1].append(band)
@@ -117,10 +117,10 @@ class _Gutter:
         shape, line, lane = self.seen.tree.shape, int(self.lines[node]), int(self.lanes[node])
         x, middle = self.x(lane), LINE / 2
         parts = []
-        for other, wide in self.above[line]:
+        for other, wide, look in self.above[line]:
             if other != lane:
-                parts.append(_band(f"M{self.x(other):g} 0V{LINE}", wide))
-        parts.append(_band(f"M{x:g} 0V{middle:g}", self.wide(node)))
+                parts.append(_band(f"M{self.x(other):g} 0V{LINE}", wide, look))
+        parts.append(_band(f"M{x:g} 0V{middle:g}", self.wide(node), self._look(node)))
         if (shape.upper[node] < 0) or (shape.lower[node] < 0):
             out = self.x(lane + 1)
             empty = self.seen.ends is not None and not self.seen.ends[node]
@@ -135,16 +135,21 @@ class _Gutter:
             if child >= 0:
                 to = self.x(int(self.lanes[child]))
                 bend = f"C{x:g} {LINE - 8} {to:g} {LINE - 22} {to:g} {LINE}" if to != x else f"V{LINE}"
-                parts.append(_band(f"M{x:g} {middle:g}{bend}", self.wide(child)))
+                parts.append(_band(f"M{x:g} {middle:g}{bend}", self.wide(child), self._look(child)))
         size = max(8.0, self.wide(node) / 2)  # it covers the corners of what comes and goes
         parts.append(f'<circle class="spot {self._colour(node)}" cx="{x:g}" cy="{middle:g}" r="{size:g}"/>')
         on = "".join(
-            f'<i style="left:{self.x(other) - wide / 2:g}px;width:{wide:g}px"></i>' for other, wide in self.below[line]
+            f'<i class="{look}" style="left:{self.x(other) - wide / 2:g}px;width:{wide:g}px"></i>'
+            for other, wide, look in self.below[line]
         )
         return (
             f'<span class="flow" aria-hidden="true"><svg width="{self.width:g}" height="{LINE}" '
             f'viewBox="0 0 {self.width:g} {LINE}">{"".join(parts)}</svg>{on}</span>'
         )
+
+    def _look(self, node: int) -> str:
+        """Whether any row comes to a node."""
+        return "none" if self.seen.node_shares is not None and not self.seen.node_shares[node] else ""
 
     def _colour(self, node: int) -> str:
         """Of more than two classes, that of the most frequent one."""
