@@ -18,6 +18,7 @@ OLDEST_PYTHON ?= python3.11
 # What stands on those versions.  Left out: the service and the command line, whose packages are not the oldest ones
 # there, and the parts that need no more than numpy or are run by these.
 OLDEST_TESTS := tests/baselines tests/estimators tests/experts tests/frontier tests/model tests/paper tests/plotting \
+	tests/report/test_report.py \
 	tests/test_boosting.py tests/test_interop.py tests/test_tables.py
 
 # What checks the page of a report; only the tests need it, and nothing of it goes into the package.
