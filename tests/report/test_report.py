@@ -97,6 +97,19 @@ def test_items_are_those_of_the_library(cancer, cancer_page):
         assert re.search(rf"{re.escape(row['item'])} {re.escape(in_words(row['price']))} ", text), row
 
 
+def test_the_largest_spenders_are_explained_by_the_library(cancer, cancer_page):
+    model, X = cancer.frontier.models_[1], cancer.test["X"]
+    costs = model.predict_cost(X)
+    at = int(costs.argmax())
+    text = panel(cancer_page, 2)
+    assert f"Row {at + 1} paid {in_words(costs.max())}" in text
+    told = model.model_.explain(X.iloc[[at]])
+    assert told.steps
+    for step in told.steps:
+        assert step.why in text
+    assert f"Its true label: {cancer.test['y'][at]}." in text
+
+
 def test_purchases_in_order_add_up_to_the_bill(cancer):
     contents = contents_of(cancer.saved)
     rows = measured.as_test_rows(contents, cancer.test["X"], cancer.test["y"], None, None)
@@ -138,6 +151,10 @@ def test_how_it_was_made_is_all_there(cancer, cancer_page):
     text = Tree(report_page(strange)).text
     assert "Weather wind north, 3" in text
     assert "Prices came from p.csv" in text
+    bill = {"items": {"age": 1.0}, "requires": {}, "file": "q.csv"}
+    text = Tree(report_page(SimpleNamespace(**vars(cancer.saved) | {"made": {"prices": bill}}))).text
+    assert "Prices came from file q.csv" in text
+    assert "requires" not in text
     assert "Rows that taught" in Tree(report_page(SimpleNamespace(**vars(cancer.saved) | {"made": {}}))).text
 
 
@@ -183,6 +200,19 @@ def test_errors_with_prices_are_shown_in_money(money):
     for number, model in enumerate(money.frontier.models_, 1):
         total = model.total_cost(money.test["X"], money.test["y"]).mean()
         assert f"features and errors together {in_words(total)}" in panel(page, number)
+
+
+def test_beside_other_systems_errors_with_prices_are_in_money_too(money):
+    contents = contents_of(money.frontier)
+    references = [("LightGBM", [{"mean_cost": 27.0, "quality": -12.5}])]
+    saved = SimpleNamespace(
+        models=contents.models, table=contents.table, quality_name=contents.quality_name, references=references
+    )
+    labels = [attrs.get("aria-label", "") for _, attrs in Tree(report_page(saved, **money.test)).tags]
+    assert "LightGBM: mean cost 27, total cost 39.50" in labels
+    row = contents.table[-1]
+    total = row["mean_cost"] - row["validation_quality"]
+    assert any(f", total cost {total:.2f}" in label for label in labels if label.startswith("Model "))
 
 
 def test_a_mixture_shows_both_trees(diabetes):

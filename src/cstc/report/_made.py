@@ -25,6 +25,8 @@ KNOWN = {
     "files": "Data files",
     "target": "Target",
     "task": "Task",
+    "qid": "Queries",
+    "validation": "Rows that chose",
     "parameters": "Parameters",
     "random_state": "Random state",
     "versions": "Versions",
@@ -34,6 +36,7 @@ KNOWN = {
     "dates": "Dates",
 }
 AS_TYPED = ("command", "command_line")
+BILL = ("items", "requires")  # of prices: what the table of prices shows
 MOST_IN_LINE = 4  # values of a list that are written in one line
 
 
@@ -114,8 +117,10 @@ def _prices(contents: Contents) -> str:
 
 
 def _given_prices(made: Mapping[str, Any]) -> str:
-    """A file of prices is named; prices themselves are in the table above."""
+    """Where prices came from, such as a file; prices themselves are in the table above."""
     given = made.get("prices")
-    if given is None or (isinstance(given, Mapping) and all(isinstance(each, int | float) for each in given.values())):
+    if isinstance(given, Mapping):
+        given = {key: each for key, each in given.items() if key not in BILL and not isinstance(each, int | float)}
+    if not given:
         return ""
     return f'<dl class="made"><div><dt>Prices came from</dt><dd>{_value(given)}</dd></div></dl>'

@@ -7,6 +7,7 @@ any screen and are there for the keyboard and for screen readers.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,12 @@ import numpy as np
 from ._axis import Axis
 from ._html import figure_text, fold, money, name, quality_text, safe, short, table, with_error
 from ._measured import ModelSeen, TestRows
-from ._saved import Contents
+from ._saved import Contents, Reference
 
 __all__ = ["ShownPoint", "first_shown", "models_part", "points_of"]
+
+
+IN_MONEY = "total cost"  # what quality is called where errors have prices
 
 
 class ShownPoint:
@@ -32,15 +36,30 @@ def points_of(contents: Contents, seen: list[ModelSeen]) -> tuple[list[ShownPoin
 
     Others were measured on the validation rows, and only the same rows compare: beside them, so are the models.
     """
-    on_test = bool(seen[0].test.get("quality") is not None) and not contents.references
-    shown = "total_cost" if contents.in_money else "quality"
-    if contents.references and not contents.in_money:
-        shown = "validation_quality"
+    on_test = seen[0].test.get("quality") is not None and not contents.references
     rows = [model.test if on_test else model.row for model in seen]
+    if contents.references:
+        return [_on_validation(row, contents.in_money) for row in rows], "validation"
+    shown = "total_cost" if contents.in_money else "quality"
     found = [
         ShownPoint(row["mean_cost"], row[shown], row.get("mean_cost_error"), row.get(f"{shown}_error")) for row in rows
     ]
-    return found, "test" if on_test else "validation" if contents.references else "all"
+    return found, "test" if on_test else "all"
+
+
+def _on_validation(row: dict[str, Any], in_money: bool) -> ShownPoint:
+    """By the validation rows alone; where errors have prices, what features and errors cost there together."""
+    cost, quality = row["mean_cost"], row["validation_quality"]
+    errors = row.get("mean_cost_error"), row.get("validation_quality_error")
+    if in_money:
+        both = math.hypot(*(error or 0.0 for error in errors))
+        return ShownPoint(cost, _height(cost, quality, True), errors[0], both)
+    return ShownPoint(cost, quality, *errors)
+
+
+def _height(cost: float, quality: float, in_money: bool) -> float:
+    """Where a point stands: at its quality; where that is what errors cost, with a minus, at the sum of both costs."""
+    return cost - quality if in_money else quality
 
 
 def first_shown(contents: Contents) -> int:
@@ -55,18 +74,22 @@ def first_shown(contents: Contents) -> int:
 def models_part(contents: Contents, seen: list[ModelSeen], rows: TestRows | None) -> str:
     """The whole part of the page."""
     points, measured_on = points_of(contents, seen)
-    quality = "total cost" if contents.in_money else contents.quality_name
-    costs = [point.cost for point in points] + [cost for each in contents.references for cost, _ in each.points]
+    quality = IN_MONEY if contents.in_money else contents.quality_name
+    others = [
+        replace(each, points=[(cost, _height(cost, value, contents.in_money)) for cost, value in each.points])
+        for each in contents.references
+    ]
+    costs = [point.cost for point in points] + [cost for each in others for cost, _ in each.points]
     x = Axis.of_costs(costs)
     heights = [point.quality + sign * point.quality_error for point in points for sign in (-1, 1)]
-    y = Axis.around([*heights, *(value for each in contents.references for _, value in each.points)])
+    y = Axis.around([*heights, *(value for each in others for _, value in each.points)])
     how = "less is better" if contents.in_money else "higher is better"
     area = "".join(
         [
-            _lines(contents, points, x, y),
+            _lines(others, points, x, y),
             _ticks(x, y),
             '<div class="budget-line" id="budget-line"></div>',
-            _others(contents, x, y, quality),
+            _others(others, x, y, quality),
             _buttons(points, x, y, quality),
         ]
     )
@@ -96,10 +119,10 @@ def _where(measured_on: str, rows: TestRows | None) -> str:
     return "Each point is a model, measured on rows that did not teach it when the frontier was made."
 
 
-def _lines(contents: Contents, points: list[ShownPoint], x: Axis, y: Axis) -> str:
+def _lines(others: list[Reference], points: list[ShownPoint], x: Axis, y: Axis) -> str:
     parts = [f'<path class="grid" d="M0 {100 - at:.2f}H100"/>' for at, _ in y.ticks()]
     parts += [f'<path class="grid" d="M{at:.2f} 0V100"/>' for at, _ in x.ticks()]
-    for number, reference in enumerate(contents.references):
+    for number, reference in enumerate(others):
         parts.append(f'<path class="curve other{number % 4}" d="{_path(reference.points, x, y)}"/>')
     for point in points:
         left, bottom = x.at(point.cost), 100 - y.at(point.quality)
@@ -133,7 +156,7 @@ def _buttons(points: list[ShownPoint], x: Axis, y: Axis, quality: str) -> str:
     found = []
     for number, point in enumerate(points, 1):
         where, side = _place(x.at(point.cost), y.at(point.quality))
-        in_money = quality == "total cost"
+        in_money = quality == IN_MONEY
         cost = with_error(money(point.cost), point.cost_error, money(point.cost_error))
         good = with_error(
             quality_text(point.quality, in_money), point.quality_error, quality_text(point.quality_error, in_money)
@@ -148,12 +171,12 @@ def _buttons(points: list[ShownPoint], x: Axis, y: Axis, quality: str) -> str:
     return "".join(found)
 
 
-def _others(contents: Contents, x: Axis, y: Axis, quality: str) -> str:
+def _others(others: list[Reference], x: Axis, y: Axis, quality: str) -> str:
     found = []
-    for number, reference in enumerate(contents.references):
+    for number, reference in enumerate(others):
         for cost, value in reference.points:
             where, side = _place(x.at(cost), y.at(value))
-            text = f"mean cost {money(cost)}, {quality} {quality_text(value, contents.in_money)}"
+            text = f"mean cost {money(cost)}, {quality} {quality_text(value, quality == IN_MONEY)}"
             found.append(
                 f'<span class="point other{number % 4}" {where} tabindex="0" role="img" '
                 f'aria-label="{safe(reference.name)}: {safe(text)}"><span class="dot"></span><span class="tip {side}">'

@@ -23,7 +23,7 @@ def spenders_part(seen: ModelSeen, rows: TestRows | None) -> str:
     share = float((seen.costs > mean).mean())
     return (
         f"<p>{percent(share)} of rows pay more than the mean of {money(mean)}. These pay most (rows are counted from "
-        f"0, in the order of {name(rows.name)}):</p>{some}"
+        f"1, in the order of {name(rows.name)}):</p>{some}"
     )
 
 
@@ -38,8 +38,8 @@ def _one(seen: ModelSeen, rows: TestRows, at: int, mean: float) -> str:
         truth = f"<p>Its true label: <b>{name(text)}</b>.</p>"
     times = f", {seen.costs[at] / mean:.1f} times the mean" if seen.costs[at] > 1.05 * mean else ""
     return fold(
-        f"Row {at:,} paid {figure_text(float(seen.costs[at]))}{times}",
-        f'{truth}<div class="scroll" role="region" tabindex="0" aria-label="Why row {at} paid so much">'
+        f"Row {at + 1:,} paid {figure_text(float(seen.costs[at]))}{times}",
+        f'{truth}<div class="scroll" role="region" tabindex="0" aria-label="Why row {at + 1} paid so much">'
         f"{as_html(told)}</div>",
         "spender",
     )
