@@ -26,6 +26,13 @@ def missing(what):
     pytest.skip(what)
 
 
+@pytest.mark.parametrize(("needed", "outcome"), [("", pytest.skip.Exception), ("1", pytest.fail.Exception)])
+def test_a_skip_says_what_is_skipped_and_is_a_failure_where_a_browser_is_needed(monkeypatch, needed, outcome):
+    monkeypatch.setenv("CSTC_NEED_BROWSER", needed)
+    with pytest.raises(outcome, match="the page is not tried"):
+        missing("the page is not tried")
+
+
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
     if os.name != "posix" or browsers.program() is None:

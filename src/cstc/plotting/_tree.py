@@ -35,7 +35,7 @@ LABEL, SMALL = 9.0, 7.0  # points: letters of labels, and of names and notes
 ROOM = 1.6  # inches for the texts of a node
 LABEL_LINES, NAME_LINES = 2, 3
 ONE_NODE = 1.5  # a tree of one node is drawn larger: there is room
-SCALES = 0.75, 1.6  # how much texts follow the size of given axes
+SCALES = 1.0, 1.6  # how much texts grow with the size of given axes
 
 
 class TreeDisplay:
