@@ -51,7 +51,7 @@ CORES = (8, 32, 128)
 GIB = 1 << 30
 MEMORY = 1.5  # GiB of a worker
 BEYOND = {"rows": 20_000_000, "columns": 50, "group": 250_000, "groups_of_a_file": 4}
-ROWS_PER_FIT = 1_500_000
+ROWS_PER_FIT = 2_000_000  # of 50 columns in single precision: three quarters of what a worker may hold
 TEST_ROWS = 200_000
 
 
