@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CostModel", "ResolvedCosts", "as_cost_model", "counted", "is_number", "shorten", "span"]
+__all__ = ["CostModel", "ResolvedCosts", "as_cost_model", "counted", "is_number", "price_lines"]
+__all__ += ["shorten", "span"]
 
 
 MOST_EXPENSIVE = 1e100
@@ -247,7 +248,7 @@ class CostModel:
         prices: dict[str, float] = {}
         requires: dict[str, list[str]] = {}
         seen: set[str] = set()
-        for where, name, price, items in _price_lines(path):
+        for where, name, price, items in price_lines(path):
             if name in seen:
                 raise ValueError(f"{where}: {name!r} appears twice")
             seen.add(name)
@@ -370,18 +371,18 @@ class CostModel:
         return seen
 
 
-def _price_lines(path: Path) -> Iterator[tuple[str, str, str, list[str]]]:
+def price_lines(given: str | Path) -> Iterator[tuple[str, str, str, list[str]]]:
     """Of each line below the header: where it stands, its name, its price as text, and what it requires."""
+    path = Path(given)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise ValueError(f"{path}, line {line}: this is no text in UTF-8; save the file as CSV in UTF-8") from None
     lines = list(io.StringIO(text, newline=""))
-    n_comments = 0
-    while n_comments < len(lines) and (lines[n_comments].lstrip().startswith(("#", '"#')) or not lines[n_comments].strip()):
-        n_comments += 1
-    head = lines[n_comments] if n_comments < len(lines) else ""
+    told = [bool(line.strip()) and not line.lstrip().startswith(("#", '"#')) for line in lines]
+    n_comments = told.index(True) if any(told) else len(lines)
+    head = lines[n_comments] if any(told) else ""
     separator = next((mark for mark in (";", "\t") if head.count(mark) > head.count(",")), ",")
     reader = csv.reader(lines[n_comments:], delimiter=separator)
     header = [name.strip() for name in next(reader, [])]

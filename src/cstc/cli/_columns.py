@@ -9,17 +9,18 @@ rows accordingly.
 from __future__ import annotations
 
 from collections.abc import Callable
+from shlex import quote
 from typing import Any
 
 import numpy as np
 import pyarrow
 import pyarrow.compute as compute
 
-__all__ = ["as_booleans", "as_numbers", "as_text", "inferred", "kind_of"]
+__all__ = ["Place", "as_booleans", "as_numbers", "as_text", "inferred", "kind_of"]
 
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 MOSTLY = 0.5  # share of numbers from which on a column is meant to hold them
-BOOLEANS = {"true": 1.0, "false": 0.0}
+BOOLEANS = {"true": "1", "false": "0"}
 
 #: Of a row and a column: where it stands, for messages.
 Place = Callable[[int, str], str]
@@ -56,13 +57,13 @@ def inferred(column: Any, name: str, place: Place, decimal: str = ".") -> Any:
         row = _first(_with_point(column, decimal))
         raise ValueError(
             f"{place(row, name)}: {_shown(column, row)} is no number, and most values of this column are; correct it, "
-            f"or say --missing {_quoted(column, row)} if it stands for none, or --category {name} if these are codes"
+            f"or say --missing {_quoted(column, row)} if it stands for none, or --category {quote(name)} if these are codes"
         )
     other = "," if decimal == "." else "."
     if shares[other] == 1.0:
         raise ValueError(
-            f"{place(0, name)}: the numbers of this column have {other!r} as decimal point; say --decimal {other}, or "
-            f"--category {name} if these are codes"
+            f"{place(0, name)}: the numbers of this column have {other!r} as decimal point; say --decimal {quote(other)}, or "
+            f"--category {quote(name)} if these are codes"
         )
     return column
 
@@ -86,10 +87,10 @@ def as_booleans(column: Any, name: str, place: Place, decimal: str = ".") -> Any
     if not is_text(column):
         return column
     lower = compute.utf8_lower(column)
-    words = pyarrow.array([*BOOLEANS])
-    # words become digits, and whatever is neither is no number
-    digits = compute.if_else(compute.equal(lower, "true"), "1", compute.if_else(compute.equal(lower, "false"), "0", lower))
-    return as_numbers(digits if compute.any(compute.is_in(lower, value_set=words)).as_py() else column, name, place, decimal)
+    digits = column  # words become digits, and whatever is neither is no number
+    for word, digit in BOOLEANS.items():
+        digits = compute.if_else(compute.equal(lower, word), digit, digits)
+    return as_numbers(digits, name, place, decimal)
 
 
 def as_text(column: Any) -> Any:
@@ -138,7 +139,7 @@ def _first(column: Any) -> int:
     if row >= 0:
         return row
     # it looks like one, and is too large for any
-    return next(at for at, value in enumerate(column) if value.is_valid and _cast(pyarrow.array([value.as_py()])) is None)
+    return next(at for at, text in enumerate(column.to_pylist()) if text and _cast(pyarrow.array([text])) is None)
 
 
 def _finite(numbers: Any, column: Any, name: str, place: Place) -> Any:
@@ -159,5 +160,4 @@ def _shown(column: Any, row: int) -> str:
 
 
 def _quoted(column: Any, row: int) -> str:
-    text = str(column[row].as_py())[:40]
-    return text if text.isalnum() else repr(text)
+    return quote(str(column[row].as_py())[:40])

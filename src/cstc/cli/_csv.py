@@ -115,7 +115,7 @@ class CsvFile:
             raise self._wrong_encoding() from None
         except (EOFError, OSError) as error:
             raise ValueError(f"{self.name} cannot be read to its end: {error}") from None
-        if last is not None and any("\n" in (cell or "") for cell in last.slice(last.num_rows - 1).to_pylist()[0].values()):
+        if last is not None and any("\n" in cell for cell in last.slice(last.num_rows - 1).to_pylist()[0].values()):
             self._check_quotes()
 
     @property

@@ -27,16 +27,24 @@ class WrongUse(click.UsageError):
 class Sentences(click.Group):
     """A group of commands whose errors are sentences."""
 
-    def main(self, args: Sequence[str] | None = None, *positional: Any, **options: Any) -> Any:
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **options: Any,
+    ) -> Any:
         given = list(sys.argv[1:] if args is None else args)
-        if not options.pop("standalone_mode", True):
-            return super().main(given, *positional, standalone_mode=False, **options)
-        if _is_debugging(given):
-            with _warnings_as_lines():
-                sys.exit(super().main(given, *positional, standalone_mode=False, **options))
+
+        def run() -> Any:
+            return super(Sentences, self).main(given, prog_name, complete_var, False, **options)
+
+        if not standalone_mode:
+            return run()
         try:
             with _warnings_as_lines():
-                code = super().main(given, *positional, standalone_mode=False, **options)
+                code = run()
         except click.UsageError as error:
             named = "" if error.ctx is None else f" ('{error.ctx.command_path} --help' shows how)"
             _end(error.format_message().rstrip(".") + named, WRONG_USE)
@@ -45,13 +53,17 @@ class Sentences(click.Group):
         except click.ClickException as error:
             _end(error.format_message(), error.exit_code)
         except Exception as error:
+            if _is_debugging(given):
+                raise
             _end(_sentence(error), FAILED)
         # click returns the code of --help and --version, and else what the command returned
         sys.exit(code if isinstance(code, int) else 0)
 
-    def make_context(self, info_name: str | None, args: list[str], **options: Any) -> click.Context:
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **options: Any
+    ) -> click.Context:
         given = list(args)  # parsing consumes them
-        context = super().make_context(info_name, args, **options)
+        context = super().make_context(info_name, args, parent, **options)
         context.meta[_ARGUMENTS] = given
         return context
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable
+from dataclasses import fields
 from functools import wraps
 from typing import Any
 
 import click
 
+from ._job import Job
 from ._reading import Reading, as_separator
 
-__all__ = ["answering", "model_argument", "output", "quiet", "reads_tables", "table_argument", "trains"]
+__all__ = ["Number", "answering", "model_argument", "output", "quiet", "reads_tables", "table_argument", "trains"]
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 Number = click.FloatRange(min=0)
@@ -27,7 +29,7 @@ quiet = click.option("--quiet", "-q", is_flag=True, help="No progress and no not
 
 
 def output(what: str, *, required: bool = False) -> Decorator:
-    default = {} if required else {"default": "-"}
+    default: dict[str, Any] = {} if required else {"default": "-"}
     return click.option(
         "--output", "-o", metavar="FILE", type=click.Path(allow_dash=True), required=required, help=what, **default
     )
@@ -76,10 +78,7 @@ def reads_tables(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def trains(command: Callable[..., Any]) -> Callable[..., Any]:
     """What a fit and a frontier are given; the command gets all of it as ``job``."""
-    from ._job import Job
-
-    names = ("target", "prices", "task", "error_costs", "validation", "qid", "drop", "category", "method", "rounds")
-    names += ("random_state", "jobs", "quiet")
+    names = [each.name for each in fields(Job) if each.name not in ("table", "reading")]
 
     @wraps(command)
     def with_job(*args: Any, table: str, reading: Reading, **rest: Any) -> Any:

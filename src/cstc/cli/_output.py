@@ -17,6 +17,7 @@ from ._input import Input
 __all__ = ["TableWriter", "check_output", "table_writer", "whole_output", "write_output"]
 
 STANDARD = "-"
+ENDINGS = {"parquet": (".parquet",), "feather": (".feather", ".arrow")}  # all else is CSV
 
 
 def check_output(path: str, *inputs: Input | None) -> None:
@@ -28,7 +29,7 @@ def check_output(path: str, *inputs: Input | None) -> None:
     if os.path.isdir(real):
         raise IsADirectoryError(f"{path} is a folder; give the name of a file")
     if not os.path.isdir(folder):
-        raise FileNotFoundError(f"{path} cannot be written: there is no folder {os.path.dirname(path) or folder}; make it first")
+        raise FileNotFoundError(f"{path} cannot be written: there is no folder {os.path.dirname(path)}; make it first")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(f"{path} cannot be written: the folder {os.path.dirname(path) or '.'} is not writable")
     for source in inputs:
@@ -38,7 +39,7 @@ def check_output(path: str, *inputs: Input | None) -> None:
 
 @contextmanager
 def whole_output(path: str) -> Iterator[BinaryIO]:
-    """A stream of bytes that becomes the file when all is written; what goes to standard output waits for its end, too."""
+    """A stream of bytes that becomes the file when all is written; standard output waits for the end, too."""
     if path != STANDARD:
         with whole_file(os.path.realpath(path)) as stream:
             yield stream
@@ -63,7 +64,7 @@ class TableWriter:
         name = path.lower()
         self._packed = gzip.GzipFile(fileobj=stream, mode="wb", mtime=0) if name.endswith(".gz") else None
         self._stream: Any = self._packed or stream
-        self._kind = "parquet" if name.endswith(".parquet") else "feather" if name.endswith((".feather", ".arrow")) else "csv"
+        self._kind = next((kind for kind, ends in ENDINGS.items() if name.endswith(ends)), "csv")
         self._writer: Any = None
 
     def write(self, block: Any) -> None:

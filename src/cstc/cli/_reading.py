@@ -32,6 +32,6 @@ class Reading:
 def as_separator(text: str) -> str:
     """What a user wrote for a separator, as the one character that it is."""
     found = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}.get(text, text)
-    if len(found) != 1 or found in "\r\n\"" or ord(found) > 127:
+    if len(found) != 1 or found in '\r\n"' or ord(found) > 127:
         raise ValueError(f"{text!r} is no separator; give one character, or 'tab'")
     return found

@@ -21,10 +21,21 @@ try:
 except ImportError as error:
     raise ImportError("reading tables needs pyarrow; install it with: pip install 'cstc[cli]'") from error
 
-from ._columns import as_booleans, as_numbers, as_text, inferred
+from ._columns import Place, as_booleans, as_numbers, as_text, inferred
 from ._csv import CsvFile, check_names
 
-__all__ = ["TableFile", "check_columns", "column_of", "labels_of", "model_blocks", "numbers_of", "open_table", "read_table"]
+__all__ = [
+    "TableFile",
+    "check_columns",
+    "class_of",
+    "column_of",
+    "labels_of",
+    "model_blocks",
+    "numbers_of",
+    "open_table",
+    "places_in",
+    "read_table",
+]
 
 BLOCK_ROWS = 65_536
 
@@ -38,10 +49,17 @@ class _ArrowFile:
     def __init__(self, source: Input):
         self.source, self.name = source, source.name
         try:
-            self.names = [str(name) for name in self._opened().schema_arrow.names]
+            self.names = self._names()
         except (pyarrow.ArrowException, OSError) as error:
             raise self._damaged(error) from None
         check_names(self.names, self.name)
+
+    @property
+    def n_rows(self) -> int:
+        raise NotImplementedError
+
+    def _names(self) -> list[str]:
+        raise NotImplementedError
 
     def _opened(self) -> Any:
         raise NotImplementedError
@@ -73,6 +91,15 @@ class _ParquetFile(_ArrowFile):
     def _opened(self) -> Any:
         return pyarrow.parquet.ParquetFile(self.source.path)
 
+    def _names(self) -> list[str]:
+        with self._opened() as opened:
+            return list(opened.schema_arrow.names)
+
+    @property
+    def n_rows(self) -> int:
+        with self._opened() as opened:
+            return int(opened.metadata.num_rows)
+
     def _batches(self, columns: list[str]) -> Iterator[Any]:
         with self._opened() as opened:
             yield from opened.iter_batches(BLOCK_ROWS, columns=columns, use_threads=False)
@@ -82,9 +109,15 @@ class _FeatherFile(_ArrowFile):
     what = "Feather"
 
     def _opened(self) -> Any:
-        opened = pyarrow.ipc.open_file(pyarrow.memory_map(self.source.path))
-        opened.schema_arrow = opened.schema
-        return opened
+        return pyarrow.ipc.open_file(pyarrow.memory_map(self.source.path))
+
+    def _names(self) -> list[str]:
+        return list(self._opened().schema.names)
+
+    @property
+    def n_rows(self) -> int:
+        opened = self._opened()
+        return sum(opened.get_batch(number).num_rows for number in range(opened.num_record_batches))
 
     def _batches(self, columns: list[str]) -> Iterator[Any]:
         opened = self._opened()
@@ -122,7 +155,7 @@ def read_table(table: TableFile, columns: Sequence[str], reading: Reading, categ
         if name in categories:
             column = as_text(column)
         elif table.is_text:
-            column = inferred(column, name, _places(table), reading.decimal)
+            column = inferred(column, name, places_in(table), reading.decimal)
         found.append(column)
     return pyarrow.table(found, names=list(columns))
 
@@ -153,7 +186,7 @@ def model_blocks(
     extra = [also] if also is not None and also not in there else []
     start = 0
     for block in table.blocks([*there, *extra]):
-        places = _places(table, start)
+        places = places_in(table, start)
         found = []
         for name in names:
             if name not in there:
@@ -171,7 +204,7 @@ def model_blocks(
 
 def numbers_of(table: TableFile, column: Any, name: str, reading: Reading) -> np.ndarray:
     """A target of numbers: one for each row."""
-    places = _places(table)
+    places = places_in(table)
     _check_known(column, name, places)
     column = as_numbers(column, name, places, reading.decimal) if table.is_text else column
     values = np.asarray(column)
@@ -182,20 +215,21 @@ def numbers_of(table: TableFile, column: Any, name: str, reading: Reading) -> np
 
 def labels_of(table: TableFile, column: Any, name: str, classes: np.ndarray) -> np.ndarray:
     """A target of classes, each as the model knows it; what it does not know is an error with its place."""
-    places = _places(table)
+    places = places_in(table)
     _check_known(column, name, places)
     coded = pyarrow.compute.dictionary_encode(column.combine_chunks())
     numbers = []
     for value in coded.dictionary.to_pylist():
-        at = _class_of(value, classes.tolist())
+        at = class_of(value, classes.tolist())
         if at is None:
             row = int(pyarrow.compute.index(column, value).as_py())
-            raise ValueError(f"{places(row, name)}: {value!r} is no class of the model; it has {shorten(classes.tolist())}")
+            known = shorten(classes.tolist())
+            raise ValueError(f"{places(row, name)}: {value!r} is no class of the model; it has {known}")
         numbers.append(at)
     return classes[np.array(numbers, dtype=int)[np.asarray(coded.indices)]]
 
 
-def _class_of(value: Any, classes: list[Any]) -> int | None:
+def class_of(value: Any, classes: list[Any]) -> int | None:
     """The place of a value among the classes: as it is, by its text, or as the number that both are."""
     for at, known in enumerate(classes):
         same = str(value).lower() == str(known).lower() if isinstance(known, bool) else str(value) == str(known)
@@ -215,5 +249,6 @@ def _check_known(column: Any, name: str, places: Any) -> None:
         raise ValueError(f"{places(row, name)} is missing; every row needs a target: leave out the rows without one")
 
 
-def _places(table: TableFile, start: int = 0) -> Any:
+def places_in(table: TableFile, start: int = 0) -> Place:
+    """Of a row and a column: where that stands, for messages; rows are counted from `start` on."""
     return lambda row, name: f"{table.name}, {table.place(start + row)}, column {name!r}"

@@ -1,234 +1,150 @@
-"""The command line: ``cstc serve`` and ``cstc inspect``."""
+"""``cstc inspect``: which model a file holds, its tree, what its paths buy, its items and its features."""
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
-from collections.abc import Iterable
-from typing import Any
+import json
+from typing import Any, NamedTuple
 
+import click
 import numpy as np
 
-from . import __version__
-from .model import Decisions, FittedTree
-from .model.file import FileIdentity, ModelFileError, load_named
-from .model.mixture import Mixture
+from ..model import Decisions, FittedTree
+from ..model.file import FileIdentity, load_named
+from ..model.mixture import Mixture
+from ._options import model_argument
 
-try:
-    import click
-except ImportError:
-    raise SystemExit("the command line needs click; install it with: pip install 'cstc[serve]'") from None
-
-__all__ = ["main"]
-
-model_argument = click.argument("model", metavar="MODEL", type=click.Path(exists=True, dir_okay=False))
+__all__ = ["inspect"]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="cstc")
-def main() -> None:
-    """Predictions that buy only the features worth their price."""
-
-
-# ----------------------------------------------------------------------------------------------- serve
-
-
-@main.command()
+@click.command()
 @model_argument
-@click.option(
-    "--extractors",
-    "-e",
-    multiple=True,
-    metavar="MODULE:NAME",
-    help="A list of extractors, or a function that returns one; repeatable.  Without it, clients bring all features.",
-)
-@click.option(
-    "--given",
-    "-g",
-    multiple=True,
-    metavar="FEATURE",
-    help="A feature without an extractor, which every request brings along.",
-)
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="The port; 0: any.")
-@click.option(
-    "--token-variable",
-    default="CSTC_TOKEN",
-    show_default=True,
-    metavar="NAME",
-    help="The environment variable with the bearer token.",
-)
-@click.option("--allow-no-token", is_flag=True, help="Listen to other machines without a token.")
-@click.option(
-    "--prefetch",
-    type=click.Choice(["branch", "node"]),
-    default="branch",
-    show_default=True,
-    help="Fetch what is needed next, or all that a node may need.",
-)
-@click.option(
-    "--threads", default=32, show_default=True, type=click.IntRange(1), help="Threads for sources that are not async."
-)
-@click.option("--max-seconds", default=30.0, show_default=True, help="Every prediction is answered within this.")
-@click.option("--max-body", default=2**20, show_default=True, help="Bytes of a request's body.")
-@click.option("--max-rows", default=1000, show_default=True, help="Rows of a batch.")
-@click.option(
-    "--max-predictions", default=2000, show_default=True, help="Rows worked on at the same time, also those of batches."
-)
-@click.option("--max-sessions", default=1000, show_default=True, help="Sessions open at the same time.")
-@click.option("--session-seconds", default=600.0, show_default=True, help="A session not used for so long is gone.")
-@click.option(
-    "--strict",
-    is_flag=True,
-    help="Answer 409 where a path is not complete or a value is of a kind that training did not see, unless a request "
-    "says otherwise.",
-)
-@click.option("--access-log", is_flag=True, help="Log every request.")
-def serve(
-    model: str,
-    extractors: tuple[str, ...],
-    given: tuple[str, ...],
-    host: str,
-    port: int,
-    token_variable: str,
-    allow_no_token: bool,
-    prefetch: str,
-    threads: int,
-    max_seconds: float,
-    max_body: int,
-    max_rows: int,
-    max_predictions: int,
-    max_sessions: int,
-    session_seconds: float,
-    strict: bool,
-    access_log: bool,
-) -> None:
-    """Answer over HTTP with the model in a file."""
-    from .serving import OnDemandPredictor
+@click.option("--path", "paths", is_flag=True, help="The whole path to each terminal: what every node on it buys.")
+@click.option("--json", "as_json", is_flag=True, help="All of it, the paths too, as JSON.")
+def inspect(model: str, paths: bool, as_json: bool) -> None:
+    """Print which model it is, its tree, its items with their prices, and its features.
 
-    try:
-        from .serving.http.app import Limits
-        from .serving.http.server import is_loopback, read_token
-        from .serving.http.server import serve as run
-    except ImportError as error:
-        raise click.ClickException(str(error)) from None
-
-    tree, identity = _load(model)
-    sources = [source for name in extractors for source in _find_extractors(name)]
-    # without sources of its own the service asks its clients for everything
-    by_client = given or (() if sources else tree.schema.feature_names)
-    try:
-        predictor = OnDemandPredictor(
-            tree, sources, given=by_client, prefetch=prefetch, strict=strict, max_threads=threads
-        )
-        limits = Limits(
-            body_bytes=max_body,
-            rows=max_rows,
-            predictions=max_predictions,
-            seconds=max_seconds,
-            sessions=max_sessions,
-            session_seconds=session_seconds,
-        )
-        token = read_token(token_variable)
-        if token is None and not allow_no_token and not is_loopback(host):
-            raise ValueError(
-                f"{host} can be reached from other machines, and there is no token: set {token_variable}, listen on "
-                "127.0.0.1, or say --allow-no-token if something in front of the service checks who asks"
-            )
-        run(
-            predictor,
-            host=host,
-            port=port,
-            token=token,
-            allow_no_token=allow_no_token,
-            limits=limits,
-            model=identity,
-            access_log=access_log,
-            on_ready=lambda address: click.echo(f"serving {model} on {address} (stop with Ctrl+C)"),
-        )
-    except (ValueError, TypeError, OSError) as error:
-        raise click.ClickException(_in_options(str(error))) from None
-
-
-#: What the library calls by names of its own, a user of the command line sets with these options.
-_OPTIONS = {
-    "given=": "--given",
-    "body_bytes is": "--max-body is",
-    "rows is": "--max-rows is",
-    "predictions is": "--max-predictions is",
-    "seconds is": "--max-seconds is",
-    "sessions is": "--max-sessions is",
-    "session_seconds is": "--session-seconds is",
-}
-
-
-def _in_options(message: str) -> str:
-    """A message of the library in words of the command line."""
-    for name, option in _OPTIONS.items():
-        if message.startswith(name):
-            return option + message.removeprefix(name)
-    return message.replace("given= what every call brings along as known", "--given what every request brings along")
-
-
-def _load(path: str) -> tuple[FittedTree | Mixture, FileIdentity]:
-    try:
-        return load_named(path)
-    except (ModelFileError, OSError) as error:
-        raise click.ClickException(str(error)) from None
-
-
-def _find_extractors(name: str) -> list[Any]:
-    """What stands at ``module:name``: a list of extractors, one of them, or a function that returns a list."""
-    from .serving import Extractor
-
-    module_name, _, attribute = name.partition(":")
-    if not module_name or not attribute:
-        raise click.BadParameter(f"{name!r} is not of the form module:name, such as my_module:sources")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not (module_name + ".").startswith(error.name + "."):
-            raise  # the module is there, and lacks another one
-        raise click.BadParameter(f"there is no module {module_name!r} here or among the installed ones") from None
-    try:
-        found = getattr(module, attribute)
-    except AttributeError:
-        raise click.BadParameter(f"the module {module_name!r} has no {attribute!r}") from None
-    if isinstance(found, Extractor):
-        return [found]
-    if callable(found):
-        found = found()
-    if not isinstance(found, Iterable) or isinstance(found, str | dict):
-        raise click.BadParameter(f"{name} is a {type(found).__name__}; it must be a list of extractors")
-    return list(found)
-
-
-# --------------------------------------------------------------------------------------------- inspect
-
-
-@main.command()
-@model_argument
-def inspect(model: str) -> None:
-    """Print which model it is, its tree, its items with their prices, and its features."""
-    loaded, identity = _load(model)
+    Items and features that the model buys come first.
+    """
+    loaded, identity = load_named(model)
+    if as_json:
+        click.echo(json.dumps(_document(loaded, identity), indent=1, ensure_ascii=False, default=str))
+        return
     click.echo("\n".join(_identity(loaded, identity)))
     if isinstance(loaded, FittedTree):
-        _show(loaded)
+        _show(loaded, paths)
         return
     part = f"{1 - loaded.share:.1%}", f"{loaded.share:.1%}"
     click.echo(f"mixture      {part[0]} of rows take the cheaper of two models, {part[1]} the other")
     click.echo(f"seed         {loaded.seed}, of the coins that are drawn from the ids of rows")
     for name, tree in zip(("cheaper", "more expensive"), loaded.trees, strict=True):
         click.echo(f"\nthe {name} model")
-        _show(tree)
+        _show(tree, paths)
 
 
-def _show(tree: FittedTree) -> None:
-    for block in (_summary(tree), _tree(tree), _items(tree), _features(tree)):
+def _show(tree: FittedTree, paths: bool) -> None:
+    ways = [_path_lines(tree)] if paths else []
+    for block in (_summary(tree), _tree(tree), *ways, _items(tree), _features(tree)):
         click.echo("\n".join(block))
+
+
+# -- paths -----------------------------------------------------------------------------------------------------------
+
+
+class _Step(NamedTuple):
+    """A node on a path: which way the row leaves it (None: it ends there), and what is newly bought for it at most."""
+
+    node: int
+    way: str | None
+    buys: dict[str, float]
+
+
+class _Path(NamedTuple):
+    terminal: int
+    most: float
+    share: float | None  # of the training rows
+    steps: list[_Step]
+    items: dict[str, float]  # the most expensive first
+
+
+def _paths_of(tree: FittedTree) -> list[_Path]:
+    """The way to each terminal, as rows go it."""
+    uses = tree.pool.learner_uses(tree.costs.feature_items)
+    prices = dict(zip(tree.costs.item_names, tree.costs.prices.tolist(), strict=True))
+    costs, shares, found = tree.terminal_costs(), tree.training.reached, []
+
+    def priced(items: np.ndarray) -> dict[str, float]:
+        names = [tree.costs.item_names[r] for r in np.flatnonzero(items)]
+        return {name: prices[name] for name in sorted(names, key=lambda name: -prices[name])}
+
+    def go(element: int, steps: list[_Step], bought: np.ndarray) -> None:
+        routes, answers = tree.route_learners[element], tree.predict_learners[element]
+        threshold = float(tree.thresholds[element])
+        children: list[tuple[str | None, Any]] = [(None, tree.shape.upper[element])]
+        if not tree.shape.is_leaf[element]:
+            children = [(f"> {threshold:.6g}", tree.shape.upper[element])]
+            children += [(f"≤ {threshold:.6g}", tree.shape.lower[element])]
+        for way, child in children:
+            needed = answers if way is None else routes if child >= 0 else routes | answers
+            new = uses[needed].any(axis=0) & ~bought
+            taken = [*steps, _Step(element, way, priced(new))]
+            if child >= 0:
+                go(int(child), taken, bought | new)
+            else:
+                terminal = -1 - int(child)
+                share = None if shares is None else float(shares[terminal])
+                found.append(_Path(terminal, float(costs[terminal]), share, taken, priced(bought | new)))
+
+    go(0, [], np.zeros(tree.costs.n_items, dtype=bool))
+    return found
+
+
+def _path_lines(tree: FittedTree) -> list[str]:
+    lines = ["", "paths (what a node buys at most, beyond what was bought before)"]
+    for path in _paths_of(tree):
+        share = "" if path.share is None else f", {path.share:.1%} of the training rows"
+        lines.append(f"  terminal {path.terminal}: at most {path.most:g}{share}")
+        for step in path.steps:
+            way = "ends here" if step.way is None else f"margin {step.way}"
+            bought = ", ".join(f"{name} {price:g}" for name, price in step.buys.items()) or "nothing"
+            lines.append(f"    node {step.node}, {way}: buys {bought}")
+    return lines
+
+
+# -- as JSON ---------------------------------------------------------------------------------------------------------
+
+
+def _document(loaded: FittedTree | Mixture, identity: FileIdentity) -> dict[str, Any]:
+    training, classes = loaded.training, loaded.schema.classes
+    found: dict[str, Any] = {
+        "model": identity.name,
+        "sha256": identity.sha256,
+        "trained": training.trained,
+        "rows": training.rows,
+        "mean_cost": training.mean_cost,
+        "classes": None if classes is None else classes.tolist(),
+        "full_cost": loaded.costs.full_cost,
+        "limit": loaded.limit,
+        "error_costs": None if loaded.decisions is None else loaded.decisions.costs.tolist(),
+    }
+    if isinstance(loaded, Mixture):
+        found["mixture"] = {"share": loaded.share, "seed": loaded.seed}
+    trees = [loaded] if isinstance(loaded, FittedTree) else list(loaded.trees)
+    return found | {"trees": [_tree_document(tree) for tree in trees]}
+
+
+def _tree_document(tree: FittedTree) -> dict[str, Any]:
+    return {
+        "nodes": tree.shape.n_nodes,
+        "weak_learners": tree.pool.n_learners,
+        "fallbacks": tree.fallback_weights.shape[1],
+        "sources": [] if tree.estimates is None else list(tree.estimates.source_names),
+        "paths": [path._asdict() | {"steps": [step._asdict() for step in path.steps]} for path in _paths_of(tree)],
+        "items": [{"item": name, "price": price, "use": use} for name, price, use in _items_of(tree)],
+        "features": [each._asdict() for each in _features_of(tree)],
+    }
+
+
+# -- as text ---------------------------------------------------------------------------------------------------------
 
 
 def _identity(tree: FittedTree | Mixture, identity: FileIdentity) -> list[str]:
@@ -300,30 +216,55 @@ def _tree(tree: FittedTree) -> list[str]:
     return lines
 
 
-def _items(tree: FittedTree) -> list[str]:
+BOUGHT, BY_FALLBACKS, NEVER = "bought", "only by fallbacks", "never bought"
+
+
+def _items_of(tree: FittedTree) -> list[tuple[str, float, str]]:
+    """Name, price and use of each item: those that are bought first, the most expensive of them before the others."""
     used = np.asarray(tree.terminal_items().any(axis=0))
     by_fallbacks = tree.costs.items_of(np.flatnonzero(tree.expert_features.any(axis=0)))
-    notes = np.where(used, "", np.where(by_fallbacks, "only by fallbacks", "never bought")).tolist()
-    rows = [
-        [name, f"{price:g}", note]
-        for name, price, note in zip(tree.costs.item_names, tree.costs.prices, notes, strict=True)
-    ]
+    uses = np.where(used, BOUGHT, np.where(by_fallbacks, BY_FALLBACKS, NEVER)).tolist()
+    found = zip(tree.costs.item_names, tree.costs.prices.tolist(), uses, strict=True)
+    order = (BOUGHT, BY_FALLBACKS, NEVER)
+    return sorted(found, key=lambda item: (order.index(item[2]), -item[1]))
+
+
+def _items(tree: FittedTree) -> list[str]:
+    rows = [[name, f"{price:g}", "" if use == BOUGHT else use] for name, price, use in _items_of(tree)]
     return ["", "items", *_table(["item", "price", ""], rows)]
 
 
-def _features(tree: FittedTree) -> list[str]:
+class _Feature(NamedTuple):
+    feature: str
+    price: float
+    items: list[str]
+    categories: list[str] | None
+    may_be_missing: bool
+    use: str
+
+
+def _features_of(tree: FittedTree) -> list[_Feature]:
+    """The features that are used first."""
     everything = np.eye(len(tree.schema.feature_names), dtype=bool)
     needed = tree.terminal_learners.any(axis=0)
     used = np.asarray(tree.pool.learner_uses(everything)[needed].any(axis=0))
     by_fallbacks = np.asarray(tree.expert_features.any(axis=0))
-    rows = []
+    found = []
     for j, name in enumerate(tree.schema.feature_names):
-        categories = tree.schema.categories.get(name)
-        kind = "number" if categories is None else f"category: {_few(categories)}"
         needs = [tree.costs.item_names[r] for r in np.flatnonzero(tree.costs.feature_items[j])]
-        notes = ["may be missing"] * bool(tree.schema.may_miss[j])
-        notes += [] if used[j] else ["only by fallbacks" if by_fallbacks[j] else "not used"]
-        rows.append([name, f"{tree.costs.feature_prices[j]:g}", _few(needs), kind, ", ".join(notes)])
+        use = "used" if used[j] else BY_FALLBACKS if by_fallbacks[j] else "not used"
+        categories, may_miss = tree.schema.categories.get(name), bool(tree.schema.may_miss[j])
+        found.append(_Feature(name, float(tree.costs.feature_prices[j]), needs, categories, may_miss, use))
+    order = ("used", BY_FALLBACKS, "not used")
+    return sorted(found, key=lambda feature: order.index(feature.use))
+
+
+def _features(tree: FittedTree) -> list[str]:
+    rows = []
+    for each in _features_of(tree):
+        kind = "number" if each.categories is None else f"category: {_few(each.categories)}"
+        notes = ["may be missing"] * each.may_be_missing + [each.use] * (each.use != "used")
+        rows.append([each.feature, f"{each.price:g}", _few(each.items), kind, ", ".join(notes)])
     return ["", "features", *_table(["feature", "price", "items", "values", ""], rows)]
 
 
