@@ -13,8 +13,8 @@ from shlex import quote
 from typing import Any
 
 import numpy as np
-import pyarrow
-import pyarrow.compute as compute
+
+from ._arrow import compute, pyarrow
 
 __all__ = ["Place", "as_booleans", "as_numbers", "as_text", "inferred", "kind_of"]
 
@@ -57,13 +57,13 @@ def inferred(column: Any, name: str, place: Place, decimal: str = ".") -> Any:
         row = _first(_with_point(column, decimal))
         raise ValueError(
             f"{place(row, name)}: {_shown(column, row)} is no number, and most values of this column are; correct it, "
-            f"or say --missing {_quoted(column, row)} if it stands for none, or --category {quote(name)} if these are codes"
+            f"or say --missing {_quoted(column, row)} if it stands for none, or --category {quote(name)} for codes"
         )
     other = "," if decimal == "." else "."
     if shares[other] == 1.0:
         raise ValueError(
-            f"{place(0, name)}: the numbers of this column have {other!r} as decimal point; say --decimal {quote(other)}, or "
-            f"--category {quote(name)} if these are codes"
+            f"{place(0, name)}: the numbers of this column have {other!r} as decimal point; say "
+            f"--decimal {quote(other)}, or --category {quote(name)} for codes"
         )
     return column
 

@@ -15,11 +15,8 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-import pyarrow
-import pyarrow.compute
-import pyarrow.csv
-
 from ..costs import shorten
+from ._arrow import compute, pyarrow
 from ._input import CHUNK, Input
 from ._reading import Reading
 
@@ -123,7 +120,6 @@ class CsvFile:
         return "utf8" if self.encoding in ("utf-8", "utf-8-sig") else self.encoding
 
     def _cleaned(self, block: pyarrow.Table, columns: Sequence[str]) -> pyarrow.Table:
-        compute = pyarrow.compute
         found = []
         for column in block.columns:
             text = compute.utf8_trim_whitespace(column)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow
 
 from ..model.schema import Schema
+from ._arrow import pyarrow
 from ._errors import WrongUse
 from ._input import Input
 from ._reading import Reading

@@ -73,9 +73,7 @@ class TableWriter:
         self._writer.write_table(block)
 
     def _open(self, schema: Any) -> Any:
-        import pyarrow.csv
-        import pyarrow.ipc
-        import pyarrow.parquet
+        from ._arrow import pyarrow
 
         if self._kind == "parquet":
             return pyarrow.parquet.ParquetWriter(self._stream, schema)

@@ -9,20 +9,12 @@ import numpy as np
 
 from ..costs import shorten
 from ..model.schema import Schema
+from ._arrow import compute, pyarrow
+from ._columns import Place, as_booleans, as_numbers, as_text, inferred
+from ._csv import CsvFile, check_names
 from ._errors import WrongUse
 from ._input import Input, open_input
 from ._reading import Reading
-
-try:
-    import pyarrow
-    import pyarrow.compute
-    import pyarrow.ipc
-    import pyarrow.parquet
-except ImportError as error:
-    raise ImportError("reading tables needs pyarrow; install it with: pip install 'cstc[cli]'") from error
-
-from ._columns import Place, as_booleans, as_numbers, as_text, inferred
-from ._csv import CsvFile, check_names
 
 __all__ = [
     "TableFile",
@@ -217,12 +209,12 @@ def labels_of(table: TableFile, column: Any, name: str, classes: np.ndarray) -> 
     """A target of classes, each as the model knows it; what it does not know is an error with its place."""
     places = places_in(table)
     _check_known(column, name, places)
-    coded = pyarrow.compute.dictionary_encode(column.combine_chunks())
+    coded = compute.dictionary_encode(column.combine_chunks())
     numbers = []
     for value in coded.dictionary.to_pylist():
         at = class_of(value, classes.tolist())
         if at is None:
-            row = int(pyarrow.compute.index(column, value).as_py())
+            row = int(compute.index(column, value).as_py())
             known = shorten(classes.tolist())
             raise ValueError(f"{places(row, name)}: {value!r} is no class of the model; it has {known}")
         numbers.append(at)
@@ -245,7 +237,7 @@ def class_of(value: Any, classes: list[Any]) -> int | None:
 
 def _check_known(column: Any, name: str, places: Any) -> None:
     if column.null_count:
-        row = int(pyarrow.compute.index(pyarrow.compute.is_null(column), True).as_py())
+        row = int(compute.index(compute.is_null(column), True).as_py())
         raise ValueError(f"{places(row, name)} is missing; every row needs a target: leave out the rows without one")
 
 

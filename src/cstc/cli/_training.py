@@ -8,11 +8,11 @@ from shlex import quote
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as compute
 
 from ..costs import CostModel, counted, price_lines, shorten
 from ..estimators import CSTCClassifier, CSTCRanker, CSTCRegressor
 from ..model.schema import Schema
+from ._arrow import compute
 from ._columns import as_text, inferred, kind_of
 from ._error_costs import read_error_costs
 from ._errors import WrongUse, say

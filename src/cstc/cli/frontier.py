@@ -6,6 +6,7 @@ import datetime
 import os
 import platform
 import shlex
+import shutil
 from importlib.metadata import PackageNotFoundError, version
 from inspect import signature
 from pathlib import Path
@@ -29,7 +30,7 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "lightgbm")
     "--n-weights", type=click.IntRange(2), default=24, show_default=True, help="Models that are tried, at most."
 )
 @click.option("--executor", metavar="HOST:PORT", help="The scheduler of Dask, whose workers fit the models.")
-@click.option("--overwrite", is_flag=True, help="Replace a finished frontier in the folder.")
+@click.option("--overwrite", is_flag=True, help="Replace what another run left in the folder.")
 @click.option("--output", "-o", metavar="FOLDER", type=click.Path(), required=True, help="Where the models go.")
 @click.pass_context
 def frontier(
@@ -61,11 +62,7 @@ def frontier(
     if executor is not None:
         given["executor"] = _client(executor, Frontier)
     try:
-        fitted.fit(rows.X, rows.y, **given)
-    except ValueError as error:
-        if "belongs to a fit of other data or settings" not in str(error):
-            raise
-        raise ValueError(f"{error}; that is an earlier run of 'cstc frontier' with other files or options") from None
+        _fit(fitted, rows, given, overwrite)
     finally:
         if executor is not None:
             given["executor"].close()
@@ -73,6 +70,19 @@ def frontier(
     if not job.quiet:
         click.echo(_table(fitted))
         say(f"{output}: {len(fitted.models_)} models; 'cstc report {output} -o report.html' shows them")
+
+
+def _fit(fitted: Any, rows: Any, given: dict[str, Any], overwrite: bool) -> None:
+    """Fit, from the models of an earlier run if they are of the same data and options."""
+    try:
+        fitted.fit(rows.X, rows.y, **given)
+    except ValueError as error:
+        if "belongs to a fit of other data or settings" not in str(error):
+            raise
+        if not overwrite:
+            raise ValueError(f"{error}, or say --overwrite") from None
+        shutil.rmtree(fitted.checkpoint)
+        fitted.fit(rows.X, rows.y, **given)
 
 
 def _check_folder(path: str, overwrite: bool) -> None:

@@ -93,10 +93,9 @@ class _Columns:
             raise ValueError(f"--id is {id_column!r}, which is a column of the answers, too; rename the column")
 
     def of(self, X: Any, ids: Any, start: int, budget: float | None, gone: np.ndarray | None) -> Any:
-        import pyarrow
-
         from ..model import probabilities
         from ._answers import answers_of
+        from ._arrow import pyarrow
 
         model = self.model
         own = None if ids is None else ids.to_pylist()
@@ -114,7 +113,7 @@ class _Columns:
     @property
     def _kind(self) -> Any:
         """The type of predictions; the same for each block, even one whose rows are all referred to a person."""
-        import pyarrow
+        from ._arrow import pyarrow
 
         classes = self.model.schema.classes
         return pyarrow.float64() if classes is None else pyarrow.array(classes.tolist()).type
@@ -129,7 +128,7 @@ class _Columns:
 
     def empty(self) -> Any:
         """The heads of the columns, where there are no rows."""
-        import pyarrow
+        from ._arrow import pyarrow
 
         text, number = pyarrow.string(), pyarrow.float64()
         kinds = {} if self.id_column is None else {self.id_column: text}

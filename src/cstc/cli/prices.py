@@ -65,8 +65,7 @@ def _template(name: str, columns: dict[str, str], price: float | None) -> str:
 
 def _holds(column: Any) -> str:
     """What a column holds, for whoever fills in its price."""
-    from pyarrow import compute
-
+    from ._arrow import compute
     from ._columns import kind_of
 
     kind = kind_of(column)
