@@ -155,6 +155,8 @@ class CsvFile:
     def _explained(self, error: Exception, wrong: list[Any]) -> ValueError:
         if wrong:
             row = wrong[0]
+            if "\n" in row.text:
+                self._check_quotes()
             line = self._line(row.number - 1)
             return ValueError(
                 f"{self.name}, line {line}: {row.actual_columns} fields, and the header has {row.expected_columns} "

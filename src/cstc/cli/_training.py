@@ -102,6 +102,10 @@ class Training:
     def rows(self) -> Given:
         job = self.job
         X = read_table(self.table, self.features, job.reading, job.category)
+        if len(X) < 2:
+            raise ValueError(
+                f"{self.table.name} has 1 row; a model learns from 2 at least, and from hundreds something"
+            )
         return Given(X, self._target[1], self._queries(self.table))
 
     @property
