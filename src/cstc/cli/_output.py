@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from ..model.file import whole_file
 from ._input import Input
 
-__all__ = ["TableWriter", "check_output", "table_writer", "whole_output", "write_output"]
+__all__ = ["TableWriter", "check_output", "check_writable", "table_writer", "whole_output", "write_output"]
 
 STANDARD = "-"
 ENDINGS = {"parquet": (".parquet",), "feather": (".feather", ".arrow")}  # all else is CSV
@@ -30,11 +30,19 @@ def check_output(path: str, *inputs: Input | None) -> None:
         raise IsADirectoryError(f"{path} is a folder; give the name of a file")
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"{path} cannot be written: there is no folder {os.path.dirname(path)}; make it first")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise PermissionError(f"{path} cannot be written: the folder {os.path.dirname(path) or '.'} is not writable")
+    check_writable(folder, path)
     for source in inputs:
         if source is not None and os.path.exists(real) and os.path.samefile(source.path, real):
             raise ValueError(f"{path} is read by this very command; write to another file")
+
+
+def check_writable(folder: str, path: str) -> None:
+    """That files can be made in a folder: one is made, and taken away; rights alone do not tell."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise PermissionError(f"{path} cannot be written: {error.strerror} in {folder}") from None
 
 
 @contextmanager

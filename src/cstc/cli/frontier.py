@@ -87,6 +87,7 @@ def _fit(fitted: Any, rows: Any, given: dict[str, Any], overwrite: bool) -> None
 
 def _check_folder(path: str, overwrite: bool) -> None:
     from ..frontier._folder import CHECKPOINT, check_folder
+    from ._output import check_writable
 
     if path == "-":
         raise WrongUse("a frontier goes into a folder; give its name with -o")
@@ -97,8 +98,7 @@ def _check_folder(path: str, overwrite: bool) -> None:
     parent = folder if folder.exists() else folder.resolve().parent
     if not parent.is_dir():
         raise FileNotFoundError(f"{path} cannot be made: there is no folder {parent}; make it first")
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise PermissionError(f"{path} cannot be written: the folder {parent} is not writable")
+    check_writable(str(parent), path)
 
 
 def _check_picture() -> None:
