@@ -24,7 +24,7 @@ def made_world(tmp_path_factory):
     (folder / "prices.csv").write_text(PRICES)
     (folder / "errors.csv").write_text("truth,0,1,refer\n0,0,30,10\n1,250,0,10\n")
     target = ("--target", "ill", "--prices", folder / "prices.csv")
-    call("fit", folder / "train.csv", *target, "-o", folder / "model.cstc", *QUICK)
+    call("fit", folder / "train.csv", *target, "-o", folder / "model.cstc", "--cost-weight", 0.0002, *QUICK)
     regression = ("--target", "risk", "--drop", "id", "--drop", "stage", "--drop", "ill", "--drop", "query")
     call("fit", folder / "whole.csv", *regression, "-o", folder / "risk.cstc", *QUICK)
     call("frontier", folder / "train.csv", *target, "-o", folder / "done", "--n-weights", 3, *QUICK)

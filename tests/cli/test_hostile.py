@@ -1,8 +1,8 @@
 """Files and options that are wrong: an answer or one sentence, the right exit code, and nothing half written."""
 
 import gzip
-import sys
 import re
+import sys
 from typing import NamedTuple
 
 import pytest

@@ -11,8 +11,8 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from cli.commands import call, rows_of, small_table, without
 from cli.commands import as_text as csv_text
+from cli.commands import call, rows_of, small_table, without
 from cstc.cli import _csv, _tables
 from cstc.cli._columns import kind_of
 from cstc.cli._input import open_input

@@ -233,11 +233,9 @@ def test_without_the_extra_the_error_names_it(tmp_path):
     serve = ["serve", str(GOLDEN)]
     for module, arguments, extra in (
         ("click", serve, "cli"),
-        ("click", serve, "serve"),
         ("starlette", serve, "serve"),
         ("uvicorn", serve, "serve"),
         ("pyarrow", ["prices", str(table)], "cli"),
-        ("pyarrow", ["predict", str(GOLDEN), str(table)], "cli"),
         ("matplotlib", ["frontier", str(table), "--target", "a", "-o", str(tmp_path / "f")], "cli"),
     ):
         folder = tmp_path / module

@@ -24,6 +24,8 @@ def check_output(path: str, *inputs: Input | None) -> None:
     """That a file can be written there, before any work is done; no input is written over."""
     if path == STANDARD:
         return
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        return  # a device or a pipe
     real = os.path.realpath(path)
     folder = os.path.dirname(real)
     if os.path.isdir(real):
@@ -49,7 +51,9 @@ def check_writable(folder: str, path: str) -> None:
 def whole_output(path: str) -> Iterator[BinaryIO]:
     """A stream of bytes that becomes the file when all is written; standard output waits for the end, too."""
     if path != STANDARD:
-        with whole_file(os.path.realpath(path)) as stream:
+        # a link leads to the file that is replaced; /dev/stdout leads nowhere
+        real = os.path.realpath(path)
+        with whole_file(real if os.path.isfile(real) or not os.path.exists(path) else path) as stream:
             yield stream
         return
     with tempfile.TemporaryFile() as waiting:

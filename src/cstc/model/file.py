@@ -32,7 +32,9 @@ import json
 import math
 import os
 import re
+import shutil
 import stat
+import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -680,7 +682,17 @@ def write_whole(path: str, content: bytes) -> None:
 
 @contextmanager
 def whole_file(path: str) -> Iterator[BinaryIO]:
-    """A stream to write a file with, which takes its place when all of it is written; after an error it is gone."""
+    """A stream to write a file with, which takes its place when all of it is written; after an error it is gone.
+
+    A device or a pipe, such as /dev/null, is not replaced: it is given all that was written, at the end.
+    """
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        with tempfile.TemporaryFile() as waiting:
+            yield waiting
+            waiting.seek(0)
+            with open(path, "wb") as target:
+                shutil.copyfileobj(waiting, target, CHUNK)
+        return
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"the folder {folder!r} does not exist; make it first, or give another path")
