@@ -477,6 +477,37 @@ def test_a_frontier_of_numbers_and_of_rankings(world):
     assert (saved.quality_name, saved.made["qid"]) == ("NDCG@5", "query")
 
 
+def test_an_executor_is_handed_over(world, monkeypatch):
+    import types
+
+    fit, seen = cstc.Frontier.fit, []
+
+    class Client:
+        def __init__(self, address, timeout):
+            if address == "nobody:1":
+                raise OSError("Timed out")
+            seen.append(address)
+
+        def close(self):
+            seen.append("closed")
+
+    def with_executor(self, X, y, *, executor=None, scratch=None, **options):
+        seen.append((type(executor).__name__, scratch))
+        return fit(self, X, y, **options)
+
+    monkeypatch.setitem(sys.modules, "distributed", types.SimpleNamespace(Client=Client))
+    arguments = (*FRONTIER, "-o", "f", "--executor", "host:8786")
+    if "executor" not in cstc.Frontier.fit.__kwdefaults__:
+        said = call(*arguments, status=1).stderr.splitlines()[-1]
+        assert said == "Error: this version of cstc fits on one machine; leave --executor out"
+    monkeypatch.setattr(cstc.Frontier, "fit", with_executor)
+    call(*arguments, "--scratch", "shared")
+    assert seen == ["host:8786", ("Client", "shared"), "closed"]
+    said = call(*FRONTIER, "-o", "g", "--executor", "nobody:1", status=1).stderr.splitlines()[-1]
+    assert said == "Error: no scheduler of Dask answers at nobody:1: Timed out"
+    assert "--scratch belongs to --executor" in call(*FRONTIER, "-o", "g", "--scratch", "s", status=2).stderr
+
+
 # -- the rest ----------------------------------------------------------------------------------------------------------
 
 

@@ -29,12 +29,19 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "lightgbm")
 @click.option(
     "--n-weights", type=click.IntRange(2), default=24, show_default=True, help="Models that are tried, at most."
 )
-@click.option("--executor", metavar="HOST:PORT", help="The scheduler of Dask, whose workers fit the models.")
+@click.option("--executor", metavar="HOST:PORT", help="The scheduler of Dask, whose workers grow the ensembles.")
+@click.option("--scratch", metavar="FOLDER", type=click.Path(), help="A folder that all these workers see.")
 @click.option("--overwrite", is_flag=True, help="Replace what another run left in the folder.")
 @click.option("--output", "-o", metavar="FOLDER", type=click.Path(), required=True, help="Where the models go.")
 @click.pass_context
 def frontier(
-    context: click.Context, job: Job, n_weights: int, executor: str | None, overwrite: bool, output: str
+    context: click.Context,
+    job: Job,
+    n_weights: int,
+    executor: str | None,
+    scratch: str | None,
+    overwrite: bool,
+    output: str,
 ) -> None:
     """Fit models from the one that buys nothing to the one that buys all it likes.
 
@@ -46,6 +53,8 @@ def frontier(
     from ..frontier._folder import CHECKPOINT
     from ._training import Training
 
+    if scratch is not None and executor is None:
+        raise WrongUse("--scratch belongs to --executor, which is not given")
     _check_folder(output, overwrite)
     _check_picture()
     started = _now()
@@ -60,7 +69,7 @@ def frontier(
     if judges is not None:
         given |= {"X_val": judges.X, "y_val": judges.y} | ({} if judges.qid is None else {"qid_val": judges.qid})
     if executor is not None:
-        given["executor"] = _client(executor, Frontier)
+        given |= {"executor": _client(executor, Frontier)} | ({} if scratch is None else {"scratch": scratch})
     try:
         _fit(fitted, rows, given, overwrite)
     finally:
@@ -117,7 +126,7 @@ def _client(address: str, kind: Any) -> Any:
     try:
         from distributed import Client
     except ImportError:
-        raise ImportError("--executor needs Dask; install it with: pip install distributed") from None
+        raise ImportError("--executor needs Dask; install it with: pip install 'cstc[dask]'") from None
     try:
         return Client(address, timeout=10)
     except (OSError, ValueError, TimeoutError) as error:
