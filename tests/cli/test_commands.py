@@ -477,6 +477,25 @@ def test_a_frontier_of_numbers_and_of_rankings(world):
     assert (saved.quality_name, saved.made["qid"]) == ("NDCG@5", "query")
 
 
+def test_other_systems_beside_a_frontier(world):
+    told = call(*FRONTIER, "-o", "f", "--validation", "test.csv", "--compare").stdout
+    references = dict(load_frontier("f").references)
+    assert list(references) == ["LightGBM", "CEGB"]
+    (plain,) = references["LightGBM"]
+    assert plain["mean_cost"] > load_frontier("f").table[1]["mean_cost"]
+    beside = ("evaluate", "model.cstc", "test.csv", "--target", "ill", "--train", "train.csv", "--json")
+    expected = json.loads(call(*beside).stdout)["LightGBM"]
+    assert plain["quality"] == expected["AUC"]["value"]
+    assert plain["mean_cost"] == expected["mean cost"]["value"]
+    assert len(references["CEGB"]) > 1
+    assert f"LightGBM: AUC {plain['quality']:.4f} for {plain['mean_cost']:.4g}" in told
+    drop = [part for other in ("id", "ill", "risk", "query") for part in ("--drop", other)]
+    options = ("--validation", "whole-test.csv", "--compare", "-o", "g", "--n-weights", 3, *QUICK)
+    said = call("frontier", "whole.csv", "--target", "stage", *drop, *options).stderr
+    assert "CEGB is left out" in said
+    assert [name for name, _ in load_frontier("g").references] == ["LightGBM"]
+
+
 def test_an_executor_is_handed_over(world, monkeypatch):
     import types
 
@@ -560,6 +579,7 @@ def test_faults_of_the_program_are_one_sentence_too(world, monkeypatch):
 
 def test_all_is_written_down_for_help():
     text = call("--help").stdout
+    assert call().stdout == text
     names = "prices fit frontier predict explain evaluate report inspect serve completion".split()
     assert all(f"\n  {name} " in text for name in names)
     for name in names:

@@ -19,6 +19,7 @@ from ._arrow import compute, pyarrow
 __all__ = ["Place", "as_booleans", "as_numbers", "as_text", "inferred", "kind_of"]
 
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+THOUSANDS = r"^[+-]?\d{1,3}(,\d{3})+(\.\d*)?$"
 MOSTLY = 0.5  # share of numbers from which on a column is meant to hold them
 BOOLEANS = {"true": "1", "false": "0"}
 
@@ -60,6 +61,11 @@ def inferred(column: Any, name: str, place: Place, decimal: str = ".") -> Any:
             f"or say --missing {_quoted(column, row)} if it stands for none, or --category {quote(name)} for codes"
         )
     other = "," if decimal == "." else "."
+    if decimal == "." and compute.all(compute.match_substring_regex(known, THOUSANDS)).as_py():
+        raise ValueError(
+            f"{place(0, name)}: {_shown(column, 0)} has marks between thousands, or a decimal comma; write numbers "
+            "without marks between thousands, or say --decimal , for decimal commas"
+        )
     if shares[other] == 1.0:
         raise ValueError(
             f"{place(0, name)}: the numbers of this column have {other!r} as decimal point; say "
@@ -68,15 +74,17 @@ def inferred(column: Any, name: str, place: Place, decimal: str = ".") -> Any:
     return column
 
 
-def as_numbers(column: Any, name: str, place: Place, decimal: str = ".") -> Any:
-    """A column that a model takes for numbers."""
+def as_numbers(
+    column: Any, name: str, place: Place, decimal: str = ".", why: str = "this column held numbers in training"
+) -> Any:
+    """A column that must hold numbers, and why."""
     if not is_text(column):
         return column
     numbers = _cast(_with_point(column, decimal))
     if numbers is None:
         row = _first(_with_point(column, decimal))
         raise ValueError(
-            f"{place(row, name)}: {_shown(column, row)} is no number, and this column held numbers in training; "
+            f"{place(row, name)}: {_shown(column, row)} is no number, and {why}; "
             f"correct it, or say --missing {_quoted(column, row)} if it stands for none"
         )
     return _finite(numbers, column, name, place)

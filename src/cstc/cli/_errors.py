@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -35,7 +36,7 @@ class Sentences(click.Group):
         standalone_mode: bool = True,
         **options: Any,
     ) -> Any:
-        given = list(sys.argv[1:] if args is None else args)
+        given = list(sys.argv[1:] if args is None else args) or ["--help"]
 
         def run() -> Any:
             return super(Sentences, self).main(given, prog_name, complete_var, False, **options)
@@ -92,9 +93,26 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f"there is not enough memory for this{': ' + text if text else ''}"
     if isinstance(error, ValueError | TypeError | OSError | ImportError | RuntimeError) and text:
-        return text
+        return _in_options(text)
     # a fault of the program, not of its user
     return f"{type(error).__name__}: {text or 'no more is known'}; 'cstc --debug ...' shows where it came from"
+
+
+#: What the library calls by names of its own, a user of the command sets with options.
+_OPTIONS = {
+    r"give X_val and y_val with": "give --validation rows with",
+    r", or method=Experts\(folds=\.\.\.\) with a smaller number": "",
+    r"\bqid holds": "the column of --qid holds",
+    r"sort the rows by qid\b": "sort the rows by the column of --qid",
+    r"\bunavailable (names|holds|is)\b": r"--unavailable \1",
+}
+
+
+def _in_options(text: str) -> str:
+    """A message of the library in words of the command line."""
+    for pattern, words in _OPTIONS.items():
+        text = re.sub(pattern, words, text)
+    return text
 
 
 def _named(filename: Any) -> str:

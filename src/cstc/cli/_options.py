@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import math
 from collections.abc import Callable
 from dataclasses import fields
 from functools import wraps
@@ -16,7 +17,19 @@ from ._reading import Reading, as_separator
 __all__ = ["Number", "answering", "model_argument", "output", "quiet", "reads_tables", "table_argument", "trains"]
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-Number = click.FloatRange(min=0)
+
+
+class _Amount(click.FloatRange):
+    """A finite number, 0 or more."""
+
+    def convert(self, value: Any, parameter: Any, context: Any) -> Any:
+        found = super().convert(value, parameter, context)
+        if not math.isfinite(found):
+            self.fail(f"{value} is not finite; give a number, 0 or more", parameter, context)
+        return found
+
+
+Number = _Amount(min=0)
 
 
 def table_argument(name: str, metavar: str) -> Decorator:

@@ -198,7 +198,8 @@ def numbers_of(table: TableFile, column: Any, name: str, reading: Reading) -> np
     """A target of numbers: one for each row."""
     places = places_in(table)
     _check_known(column, name, places)
-    column = as_numbers(column, name, places, reading.decimal) if table.is_text else column
+    if table.is_text:
+        column = as_numbers(column, name, places, reading.decimal, "numbers are to be predicted")
     values = np.asarray(column)
     if values.dtype.kind not in "biuf":
         raise ValueError(f"{table.name}, column {name!r} holds {column.type}, which is not a number")

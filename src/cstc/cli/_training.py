@@ -58,6 +58,8 @@ def check_job(job: Job) -> None:
         raise WrongUse(f"--error-costs belongs to classification, and --task is {job.task}")
     if job.jobs is not None and job.jobs < 1 and job.jobs != -1:
         raise WrongUse(f"--jobs is {job.jobs}; give 1 or more, or -1 for all cores")
+    if job.rounds is not None and job.method == "exact":
+        raise WrongUse("--rounds says how trees are boosted, and --method exact boosts none; leave one of them out")
     if job.target in (job.qid, *job.drop):
         raise WrongUse(f"--target is {job.target!r}, which --qid or --drop takes away")
     if "-" in (job.prices, job.error_costs):

@@ -31,6 +31,7 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "lightgbm")
 )
 @click.option("--executor", metavar="HOST:PORT", help="The scheduler of Dask, whose workers grow the ensembles.")
 @click.option("--scratch", metavar="FOLDER", type=click.Path(), help="A folder that all these workers see.")
+@click.option("--compare", is_flag=True, help="Fit plain LightGBM and CEGB, too; the rows of --validation judge all.")
 @click.option("--overwrite", is_flag=True, help="Replace what another run left in the folder.")
 @click.option("--output", "-o", metavar="FOLDER", type=click.Path(), required=True, help="Where the models go.")
 @click.pass_context
@@ -40,6 +41,7 @@ def frontier(
     n_weights: int,
     executor: str | None,
     scratch: str | None,
+    compare: bool,
     overwrite: bool,
     output: str,
 ) -> None:
@@ -55,6 +57,8 @@ def frontier(
 
     if scratch is not None and executor is None:
         raise WrongUse("--scratch belongs to --executor, which is not given")
+    if compare and (job.validation is None or job.error_costs is not None):
+        raise WrongUse("--compare needs --validation, so that the same rows judge all, and goes without --error-costs")
     _check_folder(output, overwrite)
     _check_picture()
     started = _now()
@@ -75,9 +79,17 @@ def frontier(
     finally:
         if executor is not None:
             given["executor"].close()
-    save_frontier(fitted, output, _made(context, training, started, n_weights))
+    beside = []
+    if compare:
+        from ._beside import systems_beside
+
+        beside = systems_beside(training, fitted)
+    save_frontier(fitted, output, _made(context, training, started, n_weights), references=beside)
     if not job.quiet:
         click.echo(_table(fitted))
+        for name, points in beside:
+            told = ", ".join(f"{each['quality']:.4f} for {each['mean_cost']:.4g}" for each in points)
+            click.echo(f"{name}: {fitted.quality_name_} {told}")
         say(f"{output}: {len(fitted.models_)} models; 'cstc report {output} -o report.html' shows them")
 
 
