@@ -89,7 +89,8 @@ def main() -> None:
         fit = [*cstc, "fit", train, "--target", "y", "--prices", prices, "-o", model, "--jobs", "1", "--quiet"]
         python, command, memory = [], [], 0.0
         for _ in range(options.repeats):
-            python.append([float(each) for each in run([sys.executable, "-c", IN_PYTHON, train, prices])[3].split()])
+            printed = run([sys.executable, "-c", IN_PYTHON, train, prices])[3]
+            python.append([float(each) for each in printed.split()])
             *times, used, _ = run(fit)
             command.append(times)
             memory = max(memory, used)

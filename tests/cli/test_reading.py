@@ -94,6 +94,15 @@ def test_lines_are_those_of_an_editor(tmp_path):
         read(tmp_path / "t.csv", text)
 
 
+def test_a_quote_that_stays_open_in_a_column_that_nobody_reads(tmp_path):
+    (tmp_path / "t.csv").write_text('a,b,c\n1,2,x\n3,4,"y\n5,6,z\n')
+    table = open_table(str(tmp_path / "t.csv"), Reading())
+    with pytest.raises(ValueError, match=r"t\.csv, line 3: a quote in the row that begins here is never closed"):
+        read_table(table, ["a"], Reading())
+    inches = read(tmp_path / "t.csv", 'a,b\n1,5" pipe\n2,x\n')  # a quote inside of a field is one of its letters
+    assert inches["b"].to_pylist() == ['5" pipe', "x"]
+
+
 def test_numbers_that_are_too_large_for_any(tmp_path):
     with pytest.raises(ValueError, match="line 3, column 'a'"):
         read(tmp_path / "t.csv", "a,b\n1,2\n1e999,3\n4,5\n")

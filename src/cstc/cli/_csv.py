@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, BinaryIO
 
 from ..costs import shorten
 from ._arrow import compute, pyarrow
@@ -99,20 +99,18 @@ class CsvFile:
                 column_types=dict.fromkeys(self._raw_names, text), include_columns=raw, strings_can_be_null=False
             ),
         }
-        last: pyarrow.Table | None = None
         try:
-            with self.source.open() as stream, pyarrow.csv.open_csv(stream, **options) as reader:
+            with _Quotes(self.source.open()) as stream, pyarrow.csv.open_csv(stream, **options) as reader:
                 for batch in reader:
                     if batch.num_rows:
-                        last = pyarrow.Table.from_batches([batch])
-                        yield self._cleaned(last, columns)
+                        yield self._cleaned(pyarrow.Table.from_batches([batch]), columns)
         except pyarrow.ArrowInvalid as error:
             raise self._explained(error, wrong) from None
         except UnicodeDecodeError:
             raise self._wrong_encoding() from None
         except (EOFError, OSError) as error:
             raise ValueError(f"{self.name} cannot be read to its end: {error}") from None
-        if last is not None and any("\n" in cell for cell in last.slice(last.num_rows - 1).to_pylist()[0].values()):
+        if stream.n_quotes % 2:  # one may never be closed, and what follows it be no rows, but one long field
             self._check_quotes()
 
     @property
@@ -183,6 +181,25 @@ class CsvFile:
                     f"{self.name}, line {before + 1}: a quote in the row that begins here is never closed, or closed "
                     f"in the middle of a field ({error})"
                 ) from None
+
+
+class _Quotes(io.RawIOBase):
+    """A stream of bytes that counts the quotes in what is read."""
+
+    def __init__(self, stream: BinaryIO):
+        self._stream, self.n_quotes = stream, 0
+
+    def read(self, size: int = -1) -> bytes:
+        found = self._stream.read(size)
+        self.n_quotes += found.count(b'"')
+        return found
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
 
 
 def _records(lines: Any, separator: str) -> Iterator[list[str]]:
