@@ -96,11 +96,9 @@ def main() -> None:
             memory = max(memory, used)
         alone, whole, ours = np.min(python, 0)[:2], np.min(python, 0)[2:], np.min(command, 0)
         for k, what in enumerate(("wall clock", "processor")):
-            print(
-                f"fit of {options.fit_rows:,} x 20, {what}: {ours[k]:.1f} s by the command, {alone[k]:.1f} s for the fit "
-                f"alone in Python ({ours[k] / alone[k]:.2f} times), {whole[k]:.1f} s for a program that starts, reads "
-                f"and fits ({ours[k] / whole[k]:.2f} times); {memory:.0f} MiB"
-            )
+            print(f"fit of {options.fit_rows:,} x 20, {what}: {ours[k]:.1f} s by the command; {memory:.0f} MiB")
+            print(f"  {ours[k] / alone[k]:.2f} times the fit alone in Python, {alone[k]:.1f} s")
+            print(f"  {ours[k] / whole[k]:.2f} times a program that starts, reads and fits, {whole[k]:.1f} s")
         write_rows(Path(new), options.predict_rows, 1)
         for target in ("answers.csv", "answers.parquet"):
             seconds, _, memory, _ = run([*cstc, "predict", model, new, "-o", str(folder / target), "--quiet"])
