@@ -14,7 +14,17 @@ import click
 from ._job import Job
 from ._reading import Reading, as_separator
 
-__all__ = ["Number", "answering", "model_argument", "output", "quiet", "reads_tables", "table_argument", "trains"]
+__all__ = [
+    "Number",
+    "answering",
+    "model_argument",
+    "output",
+    "quiet",
+    "random_state",
+    "reads_tables",
+    "table_argument",
+    "trains",
+]
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -38,6 +48,14 @@ def table_argument(name: str, metavar: str) -> Decorator:
 
 
 model_argument = click.argument("model", metavar="MODEL", type=click.Path(exists=True, dir_okay=False))
+random_state = click.option(
+    "--random-state",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="The seed: the same one gives the same model.",
+)
 quiet = click.option("--quiet", "-q", is_flag=True, help="No progress and no notes on standard error.")
 
 
@@ -102,8 +120,10 @@ def trains(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         quiet,
         click.option("--jobs", type=int, metavar="N", help="Fits side by side; all cores otherwise."),
-        click.option("--random-state", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, metavar="N"),
-        click.option("--rounds", type=click.IntRange(1), metavar="N", help="Rounds of boosting at most; by rows."),
+        random_state,
+        click.option(
+            "--rounds", type=click.IntRange(1), metavar="N", help="Rounds of boosting at most; more for many rows."
+        ),
         click.option(
             "--method",
             type=click.Choice(["auto", "experts", "paper", "exact"]),

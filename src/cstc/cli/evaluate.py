@@ -9,6 +9,7 @@ import click
 from ..model.file import load_named
 from ._errors import WrongUse, say
 from ._options import answering, model_argument, output, quiet, reads_tables, table_argument
+from ._options import random_state as seed
 from ._reading import Reading
 
 __all__ = ["evaluate"]
@@ -26,7 +27,7 @@ __all__ = ["evaluate"]
     type=click.Path(allow_dash=True),
     help="Fit plain LightGBM, which knows no prices, to these rows, and show it beside the model.",
 )
-@click.option("--random-state", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, metavar="N")
+@seed
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @output("Where to write; standard output otherwise.")
 @quiet
