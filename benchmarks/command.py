@@ -27,10 +27,10 @@ IN_PYTHON = """
 import sys, time
 from cstc import CSTCClassifier
 from cstc.cli._reading import Reading
-from cstc.cli._tables import open_table, read_table
+from cstc.cli._tables import as_held, open_table, raw_table
 table = open_table(sys.argv[1], Reading())
-X = read_table(table, [name for name in table.names if name != "y"], Reading())
-y = read_table(table, ["y"], Reading())["y"].to_numpy()
+whole = as_held(table, raw_table(table, table.names), table.names, Reading())
+X, y = whole.drop_columns(["y"]), whole["y"].to_numpy().astype(int)
 started = time.perf_counter(), time.process_time()
 CSTCClassifier(costs=sys.argv[2], random_state=0, n_jobs=1).fit(X, y)
 print(time.perf_counter() - started[0], time.process_time() - started[1])

@@ -17,7 +17,7 @@ from cstc import CostModel, CSTCClassifier, CSTCRanker, CSTCRegressor
 from cstc.cli import _csv as csv_module
 from cstc.cli import main
 from cstc.cli._reading import Reading
-from cstc.cli._tables import open_table, read_table
+from cstc.cli._tables import as_held, open_table, raw_table
 from cstc.frontier import load_frontier
 from cstc.frontier._checkpoint import Checkpoint
 from cstc.metrics import ndcg
@@ -26,13 +26,13 @@ OTHERS = ("id", "ill", "stage", "risk", "query")
 
 
 def table_of(path, *dropped):
-    reading = Reading()
-    table = open_table(str(path), reading)
-    return read_table(table, [name for name in table.names if name not in dropped], reading)
+    table = open_table(str(path), Reading())
+    columns = [name for name in table.names if name not in dropped]
+    return as_held(table, raw_table(table, columns), columns, Reading())
 
 
 def column(path, name):
-    return read_table(open_table(str(path), Reading()), [name], Reading())[name].to_numpy(zero_copy_only=False)
+    return table_of(path)[name].to_numpy(zero_copy_only=False)
 
 
 # -- prices ------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,11 @@ from cstc.cli import _csv, _tables
 from cstc.cli._columns import kind_of
 from cstc.cli._input import open_input
 from cstc.cli._reading import Reading
-from cstc.cli._tables import column_of, labels_of, open_table, places_in, read_table
+from cstc.cli._tables import as_held, labels_of, open_table, places_in, raw_table
+
+
+def read_table(table, columns, reading, categories=()):
+    return as_held(table, raw_table(table, columns), columns, reading, categories)
 
 
 def read(path, content, reading=None, categories=()):
@@ -178,10 +182,10 @@ def test_a_file_is_described_by_what_it_is(tmp_path):
 def test_labels_are_the_classes_that_a_model_knows(tmp_path, text, classes, expected):
     (tmp_path / "t.csv").write_text("y,x\n" + "".join(f"{cell},0\n" for cell in text.split(",")))
     table = open_table(str(tmp_path / "t.csv"), Reading())
-    found = labels_of(table, column_of(table, "y"), "y", np.array(classes))
+    found = labels_of(table, raw_table(table, ["y"])["y"], "y", np.array(classes))
     assert found.tolist() == expected
     with pytest.raises(ValueError, match=r"t\.csv, line 2, column 'y': '.*' is no class of the model; it has 'q'"):
-        labels_of(table, column_of(table, "y"), "y", np.array(["q"]))
+        labels_of(table, raw_table(table, ["y"])["y"], "y", np.array(["q"]))
     assert places_in(table, 1)(1, "y").endswith("t.csv, line 4, column 'y'")
 
 

@@ -12,7 +12,7 @@ from ._arrow import pyarrow
 from ._errors import WrongUse
 from ._input import Input
 from ._reading import Reading
-from ._tables import TableFile, check_columns, column_of, labels_of, model_blocks, numbers_of
+from ._tables import TableFile, check_columns, labels_of, model_blocks, no_rows, numbers_of
 
 __all__ = ["Labelled", "read_labelled"]
 
@@ -40,17 +40,18 @@ def read_labelled(
     if qid is not None and schema.classes is not None:
         raise WrongUse("--qid belongs to a model that ranks, and this one predicts classes")
     blocks: list[Any] = []
-    ids: list[Any] = []
-    for _, X, own in model_blocks(table, schema, reading, absent=absent, also=id_column):
+    raw: list[Any] = []
+    named = [name for name in dict.fromkeys((target, qid, id_column)) if name is not None]
+    for _, X, block in model_blocks(table, schema, reading, absent=absent, also=named):
         blocks.append(X)
-        ids += [] if own is None else own.to_pylist()
+        raw.append(block.select(named))
     if not blocks:
-        raise ValueError(f"{table.name} has the names of {len(table.names)} columns and no rows")
-    column = column_of(table, target)
+        raise no_rows(table)
+    others = pyarrow.concat_tables(raw)
     if schema.classes is None:
-        y = numbers_of(table, column, target, reading)
+        y = numbers_of(table, others[target], target, reading)
     else:
-        y = labels_of(table, column, target, schema.classes)
-    queries = None if qid is None else np.array(column_of(table, qid).to_pylist())
-    whole = pyarrow.concat_tables(blocks, promote_options="permissive")
-    return Labelled(whole, y, queries, ids if id_column is not None else None, table.source)
+        y = labels_of(table, others[target], target, schema.classes)
+    queries = None if qid is None else np.array(others[qid].to_pylist())
+    ids = None if id_column is None else others[id_column].to_pylist()
+    return Labelled(pyarrow.concat_tables(blocks, promote_options="permissive"), y, queries, ids, table.source)

@@ -18,15 +18,16 @@ from ._reading import Reading
 
 __all__ = [
     "TableFile",
+    "as_held",
     "check_columns",
     "class_of",
-    "column_of",
     "labels_of",
     "model_blocks",
+    "no_rows",
     "numbers_of",
     "open_table",
     "places_in",
-    "read_table",
+    "raw_table",
 ]
 
 BLOCK_ROWS = 65_536
@@ -135,15 +136,25 @@ def check_columns(table: TableFile, named: dict[str, str | None]) -> None:
             raise WrongUse(f"{option} is {name!r}, and {table.name} has no such column; it has {shorten(table.names)}")
 
 
-def read_table(table: TableFile, columns: Sequence[str], reading: Reading, categories: Sequence[str] = ()) -> Any:
-    """All rows of some columns, each as what it holds; those of `categories` as text."""
+def raw_table(table: TableFile, columns: Sequence[str]) -> Any:
+    """All rows of some columns as they stand in the file: those of CSV as text."""
     blocks = list(table.blocks(columns))
     if not blocks:
-        raise ValueError(f"{table.name} has the names of {len(table.names)} columns and no rows")
-    whole = pyarrow.concat_tables(blocks)
+        raise no_rows(table)
+    return pyarrow.concat_tables(blocks)
+
+
+def no_rows(table: TableFile) -> ValueError:
+    return ValueError(f"{table.name} has the names of {len(table.names)} columns and no rows")
+
+
+def as_held(
+    table: TableFile, raw: Any, columns: Sequence[str], reading: Reading, categories: Sequence[str] = ()
+) -> Any:
+    """Some columns of `raw_table`, each as what it holds; those of `categories` as text."""
     found = []
     for name in columns:
-        column = whole[name]
+        column = raw[name]
         if name in categories:
             column = as_text(column)
         elif table.is_text:
@@ -152,20 +163,17 @@ def read_table(table: TableFile, columns: Sequence[str], reading: Reading, categ
     return pyarrow.table(found, names=list(columns))
 
 
-def column_of(table: TableFile, name: str) -> Any:
-    """One column as it stands in the file."""
-    blocks = list(table.blocks([name]))
-    if not blocks:
-        raise ValueError(f"{table.name} has the names of {len(table.names)} columns and no rows")
-    return pyarrow.concat_tables(blocks)[name]
-
-
 def model_blocks(
-    table: TableFile, schema: Schema, reading: Reading, *, absent: Sequence[str] = (), also: str | None = None
+    table: TableFile,
+    schema: Schema,
+    reading: Reading,
+    *,
+    absent: Sequence[str] = (),
+    also: Sequence[str | None] = (),
 ) -> Iterator[tuple[int, Any, Any]]:
-    """Rows as a model reads them, some at a time: the number of the first one, the columns, and the column `also`.
+    """Rows as a model reads them, some at a time: the number of the first one, the columns, and these as they stand.
 
-    The columns `absent` need not be there.
+    The columns `absent` need not be there; those of `also`, which the model does not know, stand beside the others.
     """
     names = schema.feature_names
     lost = [name for name in names if name not in table.names and name not in absent]
@@ -175,7 +183,7 @@ def model_blocks(
             "left out with --unavailable"
         )
     there = [name for name in names if name in table.names]
-    extra = [also] if also is not None and also not in there else []
+    extra = [name for name in dict.fromkeys(also) if name is not None and name not in there]
     start = 0
     for block in table.blocks([*there, *extra]):
         places = places_in(table, start)
@@ -190,7 +198,7 @@ def model_blocks(
                 found.append(as_booleans(block[name], name, places, reading.decimal))
             else:
                 found.append(as_numbers(block[name], name, places, reading.decimal))
-        yield start, pyarrow.table(found, names=names), None if also is None else block[also]
+        yield start, pyarrow.table(found, names=names), block
         start += block.num_rows
 
 

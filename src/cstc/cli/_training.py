@@ -20,13 +20,13 @@ from ._job import Job
 from ._labelled import read_labelled
 from ._tables import (
     TableFile,
+    as_held,
     check_columns,
-    column_of,
     labels_of,
     numbers_of,
     open_table,
     places_in,
-    read_table,
+    raw_table,
 )
 
 __all__ = ["Given", "Training", "check_job"]
@@ -103,12 +103,19 @@ class Training:
     @cached_property
     def rows(self) -> Given:
         job = self.job
-        X = read_table(self.table, self.features, job.reading, job.category)
+        X = as_held(self.table, self._raw, self.features, job.reading, job.category)
         if len(X) < 2:
             raise ValueError(
                 f"{self.table.name} has 1 row; a model learns from 2 at least, and from hundreds something"
             )
-        return Given(X, self._target[1], self._queries(self.table))
+        qid = None if job.qid is None else np.array(self._raw[job.qid].to_pylist())
+        return Given(X, self._target[1], qid)
+
+    @cached_property
+    def _raw(self) -> Any:
+        """All that is read of the table, as it stands there."""
+        others = [name for name in (self.job.target, self.job.qid) if name is not None]
+        return raw_table(self.table, [*self.features, *others])
 
     @property
     def task(self) -> str:
@@ -118,7 +125,7 @@ class Training:
     def _target(self) -> tuple[str, np.ndarray]:
         """The task and the target of each row."""
         job, table = self.job, self.table
-        raw = column_of(table, job.target)
+        raw = self._raw[job.target]
         column = raw
         if table.is_text and job.task not in ("regression", "ranking"):
             column = inferred(raw, job.target, places_in(table), job.reading.decimal)
@@ -131,11 +138,6 @@ class Training:
         if task != "classification":
             return task, numbers_of(table, raw, job.target, job.reading)
         return task, _classes_in(table, column, job.target)
-
-    def _queries(self, table: TableFile) -> np.ndarray | None:
-        if self.job.qid is None:
-            return None
-        return np.array(column_of(table, self.job.qid).to_pylist())
 
     @cached_property
     def validation(self) -> Given | None:

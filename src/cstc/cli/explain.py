@@ -63,9 +63,9 @@ def _row(
     from ._tables import model_blocks
 
     n_rows = 0
-    for start, X, ids in model_blocks(table, model.schema, reading, absent=absent, also=id_column):
+    for start, X, block in model_blocks(table, model.schema, reading, absent=absent, also=[id_column]):
         n_rows = start + len(X)
         if row <= n_rows:
             at = row - 1 - start
-            return X.slice(at, 1), None if ids is None else ids[at].as_py()
+            return X.slice(at, 1), None if id_column is None else block[id_column][at].as_py()
     raise WrongUse(f"--row is {row}, and {table.name} has {n_rows} rows")

@@ -55,12 +55,13 @@ def predict(
     if spare:
         say(f"{opened.name} has columns that the model does not know, such as {shorten(spare, 3)}", quiet=quiet)
     absent = [] if gone is None else [names[j] for j in gone]
-    blocks = model_blocks(opened, loaded.schema, reading, absent=absent, also=id_column)
+    blocks = model_blocks(opened, loaded.schema, reading, absent=absent, also=[id_column])
     progress, n_rows = Progress("cstc predict", 0 if quiet else 1), 0
     progress.begin("rows", _rows_of(opened))
     with table_writer(output) as writer:
         shape = _Columns(loaded, id_column)
-        for start, X, ids in blocks:
+        for start, X, block in blocks:
+            ids = None if id_column is None else block[id_column]
             writer.write(shape.of(X, ids, start, budget, gone))
             n_rows += len(X)
             progress.did(len(X))

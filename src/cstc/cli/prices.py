@@ -39,7 +39,7 @@ MOST_SHOWN = 3  # categories
 def prices(table: str, target: str | None, price: float | None, output: str, reading: Reading) -> None:
     """Print a file of prices to fill in: one line for each column of TABLE."""
     from ._output import check_output, write_output
-    from ._tables import check_columns, open_table, read_table
+    from ._tables import as_held, check_columns, open_table, raw_table
 
     opened = open_table(table, reading)
     check_output(output, opened.source)
@@ -48,7 +48,7 @@ def prices(table: str, target: str | None, price: float | None, output: str, rea
     odd = [name for name in columns if name != name.strip() or ";" in name]
     if odd:
         raise ValueError(f"{opened.name}: {shorten(odd)} cannot be named in a file of prices; rename these columns")
-    held = read_table(opened, columns, reading)
+    held = as_held(opened, raw_table(opened, columns), columns, reading)
     write_output(output, _template(opened.name, {name: _holds(held[name]) for name in columns}, price))
 
 
