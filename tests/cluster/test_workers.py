@@ -4,6 +4,7 @@ import re
 import threading
 import time
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -68,6 +69,28 @@ def test_no_executor(executor):
     X, y, _ = world("regression", 100)
     with pytest.raises(TypeError, match=r"executor is .*give a Dask Client, an executor of concurrent.futures"):
         estimator("regression").fit(X, y, executor=executor)
+
+
+@pytest.mark.parametrize(("later", "status", "said"), [(True, "running", "asynchronous"), (False, "closed", "closed")])
+def test_clients_that_cannot_work(later, status, said):
+    X, y, _ = world("regression", 100)
+    client = SimpleNamespace(submit=None, scheduler_info=None, run=None, asynchronous=later, status=status)
+    with pytest.raises(ValueError, match=f"executor is an? .*{said}"):
+        estimator("regression").fit(X, y, executor=client)
+
+
+def test_a_scheduler_that_is_gone(pool):
+    class Gone(ThreadPoolExecutor):
+        def submit(self, function, *args):
+            if function is module._run:
+                future = Future()
+                future.set_exception(OSError("Stream is closed"))
+                return future
+            return super().submit(function, *args)
+
+    said = r"the task: the scheduler of the cluster does not answer any more .*checkpoint="
+    with Gone(1) as gone, Workers(gone) as workers, pytest.raises(TaskFailed, match=said):
+        workers.results([Task(time.time)])
 
 
 def test_scratch_needs_an_executor_and_a_folder(pool, tmp_path):

@@ -46,6 +46,10 @@ def check_executor(executor: Any, scratch: Any) -> None:
         raise TypeError(
             f"executor is {executor!r}; give a Dask Client, an executor of concurrent.futures, or None for threads here"
         )
+    if _is_dask(executor) and executor.asynchronous:
+        raise ValueError("executor is an asynchronous Client, and fit waits for its tasks; give Client(...) without it")
+    if _is_dask(executor) and executor.status != "running":
+        raise ValueError(f"executor is a Client that is {executor.status}; give one that is connected")
     if scratch is None:
         return
     if not isinstance(scratch, str | os.PathLike):
@@ -95,7 +99,7 @@ class Workers:
 
     def __enter__(self) -> Workers:
         if self._dask and not self._executor.scheduler_info()["workers"]:
-            self._executor.wait_for_workers(1)
+            warnings.warn("the cluster has no workers yet; the fit waits for the first one", stacklevel=6)
         self._compare_versions()
         return self
 
@@ -224,6 +228,11 @@ def _explained(task: Any, error: Exception) -> TaskFailed:
         return TaskFailed(
             f"{task.what}: a process of the executor was lost, and with it the executor. With checkpoint= a frontier "
             "goes on where it was; a Dask cluster repeats the tasks of a lost worker"
+        )
+    if isinstance(error, OSError):  # those of tasks are explained where they happen
+        return TaskFailed(
+            f"{task.what}: the scheduler of the cluster does not answer any more ({type(error).__name__}: {error}); "
+            "with checkpoint= a frontier goes on where it was"
         )
     if type(error).__name__ == "KilledWorker":
         return TaskFailed(
