@@ -46,6 +46,21 @@ def test_the_same_files_as_here(task, client, tmp_path):
     assert files_of(in_folder, tmp_path) == here
 
 
+def test_workers_keep_nothing_after_the_fit(client):
+    X, y, _ = world("regression")
+    estimator("regression").fit(X, y, executor=client)
+    ends = time.monotonic() + 20
+    while any(client.run(kept_here).values()) and time.monotonic() < ends:
+        time.sleep(0.05)
+    assert not any(client.run(kept_here).values())
+
+
+def kept_here():
+    from cstc.cluster.tasks import KEPT
+
+    return len(KEPT._values)
+
+
 def test_many_rows_are_binned_on_the_workers(client, tmp_path, monkeypatch):
     """Of many rows ensembles share bins, and one ensemble learns from all rows."""
     for name in ("cstc.boosting.MANY_ROWS", "cstc.experts.expert.MANY_ROWS", "cstc.experts.lazy.MANY_ROWS"):

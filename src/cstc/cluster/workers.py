@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
@@ -111,6 +111,9 @@ class Workers:
         for future in left:
             future.cancel()
         tasks.KEPT.forget()  # where workers are threads of this process
+        if self._dask and self._executor.status == "running":
+            with suppress(Exception):  # the fit is done, or failed for a reason that is worth more
+                self._executor.run(_forget, on_error="ignore")
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -259,6 +262,10 @@ def _run(task: Any) -> Any:
             help_ = "; all workers must see the files, and nobody may change them during the fit"
         said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise TaskFailed(f"{task.what}, on worker {_name()}: {said}{help_}") from error
+
+
+def _forget() -> None:
+    tasks.KEPT.forget()
 
 
 def _name() -> str:
