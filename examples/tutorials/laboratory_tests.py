@@ -16,11 +16,15 @@ The data is scikit-learn's breast cancer set, 569 samples with 30 values each. T
 # A feature requires items, and an item is paid once for each sample: a second value of the same look is cheaper than
 # the first.
 
+import tempfile
+from pathlib import Path
+
 import lightgbm
 from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
+import cstc
 from cstc import CostModel, CSTCClassifier, Frontier
 from cstc.plotting import CostQualityDisplay, ExplanationDisplay, TreeDisplay
 
@@ -47,7 +51,9 @@ print("everything:                 ", costs.price_of(samples.columns))
 # to that question, and keeps those that no other model beats in cost and quality alike. A part of the training rows
 # is held out to judge them.
 
-train, test, y_train, y_test = train_test_split(samples, diagnosis, test_size=0.3, stratify=diagnosis, random_state=0)
+train, test, y_train, y_test = train_test_split(
+    samples, diagnosis, test_size=0.3, stratify=diagnosis, random_state=0
+)
 frontier = Frontier(CSTCClassifier(costs=costs, random_state=0), n_weights=9).fit(train, y_train)
 print(frontier.table_)
 
@@ -76,20 +82,23 @@ malignant = y_test == "malignant"
 
 def auc(fitted):
     """How well the probability of "malignant" sorts the test samples."""
-    return roc_auc_score(malignant, fitted.predict_proba(test)[:, list(fitted.classes_).index("malignant")])
+    column = list(fitted.classes_).index("malignant")
+    return roc_auc_score(malignant, fitted.predict_proba(test)[:, column])
 
 
 paid = model.predict_cost(test)
-print(f"this model   AUC {auc(model):.3f} at a mean cost of {paid.mean():.1f}, from {paid.min():g} to {paid.max():g}")
-print(f"LightGBM     AUC {auc(plain):.3f} at {costs.price_of(samples.columns):g} for every sample")
+print(f"this model   AUC {auc(model):.3f} for {paid.mean():.1f} on average, from {paid.min():g} to {paid.max():g}")
+print(f"LightGBM     AUC {auc(plain):.3f} for {costs.price_of(samples.columns):g}, every sample")
 
 # %%
-# All models of the frontier on the test samples:
+# All models of the frontier that buy anything, on the test samples:
 
-points = CostQualityDisplay.from_estimator(frontier, test, y_test, name="models of the frontier")
-points.ax_.scatter([costs.price_of(samples.columns)], [auc(plain)], marker="s", color="black", zorder=3)
-points.ax_.annotate(
-    "plain LightGBM", (costs.price_of(samples.columns), auc(plain)), (-8, -14), textcoords="offset points", ha="right"
+buying = frontier.models_[1:]  # all but the free one
+CostQualityDisplay.from_predictions(
+    [[each.predict_cost(test).mean() for each in buying], [costs.price_of(samples.columns)]],
+    [[auc(each) for each in buying], [auc(plain)]],
+    ["models of the frontier", "plain LightGBM, all values"],
+    quality_name="AUC, test samples",
 )
 
 # %%
@@ -118,11 +127,6 @@ print(model.item_importance(test, y_test))
 # --------
 # A model file is plain data: loading one needs numpy alone, and executes nothing. From here, :doc:`/serving` fetches
 # values on demand in a Python program, and :doc:`/service` does so over HTTP.
-
-import tempfile
-from pathlib import Path
-
-import cstc
 
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "model.cstc"

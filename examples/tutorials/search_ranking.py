@@ -83,12 +83,13 @@ plain.fit(documents[train], grade[train], group=np.bincount(query[train])[np.uni
 all_of_it = sum(milliseconds.values())
 reference = ndcg(grade[test], plain.predict(documents[test]), query[test], k=5)
 
-display = CostQualityDisplay.from_estimator(
-    frontier, documents[test], grade[test], qid=query[test], name="models of the frontier"
+CostQualityDisplay.from_predictions(
+    [[each.predict_cost(documents[test]).mean() for each in frontier.models_], [all_of_it]],
+    [[ndcg(grade[test], each.predict(documents[test]), query[test], k=5) for each in frontier.models_], [reference]],
+    ["models of the frontier", "LightGBM's ranker, all features"],
+    cost_name="milliseconds for a document, on average",
+    quality_name="NDCG@5, test queries",
 )
-display.ax_.scatter([all_of_it], [reference], marker="s", color="black", zorder=3)
-display.ax_.annotate("LightGBM's ranker", (all_of_it, reference), (-8, -14), textcoords="offset points", ha="right")
-display.ax_.set(xlabel="milliseconds for a document", ylabel="NDCG@5, test queries")
 
 # %%
 # What is asked of whom
