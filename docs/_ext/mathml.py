@@ -17,10 +17,13 @@ from sphinx.util import logging
 
 FONT = "STIXTwoMath-Regular.ttf"
 #: What latex2mathml does not know, or sets badly, and what says the same: norms of any size, space after a logarithm,
-#: and no space of its own between the lines of a case.
-INSTEAD = ((r"\\lVert|\\rVert", "‖"), (r"\\log\b", r"\\log\\,"), (r"\\\\\[\w+\]", r"\\\\"))
-#: Alphabets are letters of their own: browsers no longer look at `mathvariant`.
-ALPHABETS = {"script": {"L": "ℒ"}, "double-struck": {"E": "𝔼"}}
+#: no space of its own between the lines of a case, and letters of other alphabets, which it knows in braces only.
+INSTEAD = (
+    (r"\\lVert|\\rVert", "‖"),
+    (r"\\log\b", r"\\log\\,"),
+    (r"\\\\\[\w+\]", r"\\\\"),
+    (r"\\(mathcal|mathbb) (\w)", r"\\\1{\2}"),
+)
 
 logger = logging.getLogger(__name__)
 
@@ -30,15 +33,10 @@ def as_mathml(latex: str, *, block: bool) -> str:
     for pattern, instead in INSTEAD:
         latex = re.sub(pattern, instead, latex)
     made = convert(latex, display="block" if block else "inline")
-    made = re.sub(r'<mi mathvariant="([\w-]+)">(\w)</mi>', _letter, made)
     made = re.sub(r"<mo([^>]*)>(\||‖|&#x0007C;|&#x02016;)</mo>", r'<mo\1 lspace="0" rspace="0">\2</mo>', made)
     if "\\" in made or "mathvariant" in made:
         raise ValueError(f"a part of this formula has no MathML: {latex}")
     return made
-
-
-def _letter(found: re.Match[str]) -> str:
-    return f"<mi>{ALPHABETS.get(found[1], {}).get(found[2], found[0])}</mi>"
 
 
 def _visit(translator: Any, node: nodes.Element, *, block: bool) -> None:
