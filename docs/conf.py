@@ -49,6 +49,7 @@ autosummary_ignore_module_all = False
 autodoc_typehints = "none"  # types are in the docstrings, in words
 autodoc_member_order = "bysource"
 add_module_names = False
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False  # _templates/autosummary/class.rst lists them
 numpydoc_xref_param_type = False
 # What is wrong with a docstring whatever its style; the other checks of numpydoc are about habits that differ here.

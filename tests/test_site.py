@@ -34,6 +34,13 @@ def test_every_page_is_in_one_list():
     assert set(listed) - pages == {"tutorials/index"}  # made from examples/tutorials
 
 
+def test_lists_are_read_without_the_site_too():
+    """What a list has is also a link on its page, for whoever reads the file itself."""
+    for name, (page,) in listed_pages().items():
+        if page != "index":
+            assert f"]({name}.md)" in (DOCS / f"{page}.md").read_text(encoding="utf-8"), f"{page}.md: {name}"
+
+
 def test_what_a_newcomer_looks_for_is_two_clicks_away():
     front = {name for name, lists in listed_pages().items() if "index" in lists}
     second = {name for name, lists in listed_pages().items() if set(lists) & front}

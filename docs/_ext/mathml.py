@@ -34,6 +34,7 @@ def as_mathml(latex: str, *, block: bool) -> str:
         latex = re.sub(pattern, instead, latex)
     made = convert(latex, display="block" if block else "inline")
     made = re.sub(r"<mo([^>]*)>(\||‖|&#x0007C;|&#x02016;)</mo>", r'<mo\1 lspace="0" rspace="0">\2</mo>', made)
+    made = made.replace("<mo minsize=", '<mo stretchy="true" minsize=')  # also where it has an index
     if "\\" in made or "mathvariant" in made:
         raise ValueError(f"a part of this formula has no MathML: {latex}")
     return made

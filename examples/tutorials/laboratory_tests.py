@@ -16,6 +16,7 @@ The data is scikit-learn's breast cancer set, 569 samples with 30 values each. T
 # A feature requires items, and an item is paid once for each sample: a second value of the same look is cheaper than
 # the first.
 
+# sphinx_gallery_thumbnail_number = 2
 import tempfile
 from pathlib import Path
 

@@ -15,6 +15,7 @@ has to find that out.
 # Documents and queries
 # ---------------------
 
+# sphinx_gallery_thumbnail_number = 2
 import lightgbm
 import matplotlib.pyplot as plt
 import numpy as np
@@ -81,11 +82,16 @@ print(frontier.table_)
 plain = lightgbm.LGBMRanker(n_estimators=80, random_state=0, verbose=-1)
 plain.fit(documents[train], grade[train], group=np.bincount(query[train])[np.unique(query[train])])
 all_of_it = sum(milliseconds.values())
-reference = ndcg(grade[test], plain.predict(documents[test]), query[test], k=5)
+
+
+def score(ranker):
+    """NDCG@5 on the test queries."""
+    return ndcg(grade[test], ranker.predict(documents[test]), query[test], k=5)
+
 
 CostQualityDisplay.from_predictions(
     [[each.predict_cost(documents[test]).mean() for each in frontier.models_], [all_of_it]],
-    [[ndcg(grade[test], each.predict(documents[test]), query[test], k=5) for each in frontier.models_], [reference]],
+    [[score(each) for each in frontier.models_], [score(plain)]],
     ["models of the frontier", "LightGBM's ranker, all features"],
     cost_name="milliseconds for a document, on average",
     quality_name="NDCG@5, test queries",
@@ -117,9 +123,8 @@ ax.set_title("share of documents that buy a feature")
 # ----------
 
 cost = model.predict_cost(documents[test])
-quality = ndcg(grade[test], model.predict(documents[test]), query[test], k=5)
-print(f"this model           NDCG@5 {quality:.3f} for {cost.mean():.2f} ms a document")
-print(f"LightGBM's ranker    NDCG@5 {reference:.3f} for {all_of_it:.2f} ms a document")
+print(f"this model           NDCG@5 {score(model):.3f} for {cost.mean():.2f} ms a document")
+print(f"LightGBM's ranker    NDCG@5 {score(plain):.3f} for {all_of_it:.2f} ms a document")
 
 # %%
 # One query, document by document: how much time went into each.
