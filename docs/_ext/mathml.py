@@ -20,6 +20,7 @@ FONT = "STIXTwoMath-Regular.ttf"
 #: no space of its own between the lines of a case, and letters of other alphabets, which it knows in braces only.
 INSTEAD = (
     (r"\\lVert|\\rVert", "‖"),
+    (r"(\\[Bb]ig‖)_", r"\1{}_"),  # browsers do not stretch what has an index
     (r"\\log\b", r"\\log\\,"),
     (r"\\\\\[\w+\]", r"\\\\"),
     (r"\\(mathcal|mathbb) (\w)", r"\\\1{\2}"),
@@ -34,7 +35,8 @@ def as_mathml(latex: str, *, block: bool) -> str:
         latex = re.sub(pattern, instead, latex)
     made = convert(latex, display="block" if block else "inline")
     made = re.sub(r"<mo([^>]*)>(\||‖|&#x0007C;|&#x02016;)</mo>", r'<mo\1 lspace="0" rspace="0">\2</mo>', made)
-    made = made.replace("<mo minsize=", '<mo stretchy="true" minsize=')  # also where it has an index
+    made = made.replace("<mo minsize=", '<mo stretchy="true" minsize=')
+    made = made.replace("<mover><mi>", '<mover accent="true"><mi>')  # a bar is near its letter
     if "\\" in made or "mathvariant" in made:
         raise ValueError(f"a part of this formula has no MathML: {latex}")
     return made
