@@ -19,10 +19,16 @@ OLDEST_PYTHON ?= python3.11
 # What stands on those versions.  Left out: the service and the command line, whose packages are not the oldest ones
 # there, and the parts that need no more than numpy or are run by these.
 OLDEST_TESTS := tests/baselines tests/estimators tests/experts tests/frontier tests/model tests/paper tests/plotting \
+	tests/report/test_report.py tests/cluster/test_samples.py tests/cluster/test_stored.py tests/cluster/test_workers.py \
 	tests/test_boosting.py tests/test_folders.py tests/test_interop.py tests/test_partitions.py tests/test_tables.py
 
+# What checks the page of a report; only the tests need it, and nothing of it goes into the package.
+AXE         := build/axe/axe.min.js
+AXE_VERSION := 4.14.0
+AXE_DIGEST  := 20c09fe157a8a34a30e241aaa1fcdade657734f08ab379ecfbeb7d45cc46e878
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-oldest lint docs fuzz sanitize mutants setup clean
+.PHONY: help demo test test-oldest lint docs axe fuzz sanitize mutants setup clean
 .DELETE_ON_ERROR:
 
 help:
@@ -31,6 +37,7 @@ help:
 	@echo "make test-oldest  most of the tests with the oldest versions that pyproject.toml allows, in $(OLDEST)"
 	@echo "make lint    only ruff, mypy and the import contract"
 	@echo "make docs    build the site into build/docs/html, run its tutorials and check its links"
+	@echo "make axe     fetch axe-core by npm, with which the tests check the page of a report for accessibility"
 	@echo "make fuzz    load 100,000 damaged and forged model files (about 10 minutes; SEED=7 for other ones)"
 	@echo "make sanitize  the compiled walk under the sanitizers for addresses and undefined behaviour (about 20 seconds)"
 	@echo "make mutants judge 60 mutations of the source by the tests (about an hour; goes on where it was; SEED=7)"
@@ -40,8 +47,9 @@ help:
 demo: $(DEMO_READY)
 	$(BIN)/python examples/demo.py
 
+# Reasons of skips are shown: without a browser and axe-core, the page of a report is not tried in one.
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -rs
 
 test-oldest: $(OLDEST_READY)
 	$(OLDEST)/bin/python -m pytest -p no:cacheprovider $(OLDEST_TESTS)
@@ -56,6 +64,14 @@ docs: $(DOCS_READY)
 	rm -rf build/docs docs/api docs/tutorials
 	$(BIN)/python -m sphinx -W --keep-going -n -q -d build/docs/doctrees docs build/docs/html
 	$(BIN)/python docs/check_site.py build/docs/html
+
+axe: $(AXE)
+
+$(AXE):
+	@mkdir -p $(@D)
+	cd $(@D) && npm pack --silent axe-core@$(AXE_VERSION) && tar xzf axe-core-$(AXE_VERSION).tgz package/axe.min.js
+	cd $(@D) && echo "$(AXE_DIGEST)  package/axe.min.js" | sha256sum --check --quiet
+	mv $(@D)/package/axe.min.js $@
 
 fuzz: $(TEST_READY)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz_model_file.py --mutations 100000 --seed $(or $(SEED),0)

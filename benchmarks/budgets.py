@@ -35,6 +35,7 @@ from sklearn.datasets import load_breast_cancer
 import ahead
 from ahead import Data
 from cstc import CSTCClassifier, Frontier, Mixture, UnseenValueWarning
+from cstc.rows import Rows
 
 SHARES = (0.05, 0.1, 0.2, 0.4, 0.8)  # of the full cost
 LEAST, MOST = 0.85, 1.03
@@ -66,7 +67,7 @@ def run_state(data: Data, state: int) -> dict:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # holes are what this is about
             ours = CSTCClassifier(mean_cost=asked, **given)
-            ours._fit(X, y, None, None, None, None, shared=shared)
+            ours._fit_rows(Rows(X, y), Rows(None, None), shared=shared)
             theirs, limited = frontier.best(mean_cost=asked), frontier.best(max_cost=asked)
         row = {"asked": asked, "is_mixture": isinstance(ours.model_, Mixture)}
         for name, model in (("ours", ours), ("frontier", theirs), ("limited", limited)):

@@ -14,7 +14,7 @@ TINY = ["--queries", "60", "--threads", "1", "--rounds", "4", "--weights", "2", 
 
 def run(work, *arguments):
     command = [sys.executable, str(SCALE), "--work", str(work), "--out", str(work / "out.md"), *TINY, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def finished(tmp_path_factory):
 def test_every_part_has_its_time_its_memory_and_its_models(finished):
     work, said = finished
     found = json.loads((work / "out.json").read_text())
-    assert found["queries"] == 60
+    assert found["settings"]["queries"] == 60
     for part in ("lightgbm", "frontier", "paper"):
         (run_of_it,) = found[part]["runs"]
         assert run_of_it["finished"]
@@ -71,7 +71,9 @@ def test_finished_parts_are_not_run_again_and_unfinished_ones_go_on(finished):
     paper = json.loads((work / "paper.json").read_text())
     del paper["done"]
     paper["runs"][0]["finished"] = False
-    paper["points"]["CSTC"].pop()
+    last = paper["points"]["CSTC"].pop()
+    unfitted = repr(last["parameter"])
+    (work / "paper" / f"model-{unfitted}.json").unlink()  # as if it had been killed before the last weight
     (work / "paper.json").write_text(json.dumps(paper))
     done = run(work, "--part", "lightgbm", "paper")
     assert done.returncode == 0, done.stderr
@@ -80,7 +82,10 @@ def test_finished_parts_are_not_run_again_and_unfinished_ones_go_on(finished):
     assert len(again["runs"]) == 2
     assert again["done"]
     assert len(again["points"]["CSTC"]) == 8
-    assert again["steps"] == paper["steps"]  # all models came from the checkpoint
+    # all models but one came from the checkpoint, and that one is the same again
+    changed = {weight for weight in again["steps"] if again["steps"][weight] != paper["steps"][weight]}
+    assert changed == {"", unfitted}
+    assert again["points"]["CSTC"][-1] == last
     assert "finished, 2 runs" in done.stdout
 
 
@@ -91,9 +96,9 @@ def main(work, monkeypatch, *arguments):
     importlib.import_module("scale").main()
 
 
-def test_a_folder_of_other_rows_is_refused(finished, monkeypatch):
-    with pytest.raises(SystemExit, match="holds 60 queries; give another folder, or delete this one"):
-        main(finished[0], monkeypatch, "--queries", "61")
+def test_a_folder_that_was_begun_with_other_settings_is_refused(finished, monkeypatch):
+    with pytest.raises(SystemExit, match="was begun with --queries 60 --learners 12; give the same, or another folder"):
+        main(finished[0], monkeypatch, "--queries", "61", "--learners", "13")
 
 
 def test_a_report_of_nothing_says_so(tmp_path, monkeypatch):

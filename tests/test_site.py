@@ -9,7 +9,7 @@ import pytest
 
 DOCS = Path(__file__).parent.parent / "docs"
 PACKAGES = ("cstc", "cstc.baselines", "cstc.datasets", "cstc.frontier", "cstc.metrics", "cstc.plotting", "cstc.serving")
-PACKAGES += ("cstc.serving.http",)
+PACKAGES += ("cstc.report", "cstc.serving.http")
 #: Constants: their values are said where they are used.
 NOT_LISTED = {"cstc.__version__", "cstc.metrics.ERROR_COST", "cstc.plotting.COLOURS"}
 NOT_LISTED |= {"cstc.datasets.QUADRANT_COSTS", "cstc.datasets.QUADRANT_FEATURES"}

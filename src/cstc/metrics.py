@@ -24,10 +24,10 @@ from .resampling import Resamples, auc_draws, r2_draws
 from .rows import Rows, check_queries
 
 __all__ = ["ERROR_COST", "CostScorer", "Quality", "cost_summary", "make_cost_scorer", "ndcg", "ndcg_by_query"]
-__all__ += ["quality_of"]
+__all__ += ["quality_named", "quality_of"]
 
 SCORED_DRAWS = 20  # samples on which a scorer is called: each call answers all rows again
-ERROR_COST = "error cost, negative"
+ERROR_COST, NDCG_AT_5 = "error cost, negative", "NDCG@5"
 LOWEST = -1e6  # no quality of interest is below it
 
 
@@ -123,10 +123,12 @@ def quality_of(given: Any, estimator: Any) -> tuple[str, Quality]:
     """The name of the quality and the function."""
     if given is None:
         if estimator._needs_queries:
-            return "NDCG@5", _NDCG()
-        if getattr(estimator, "error_costs", None) is not None:
-            return ERROR_COST, _ErrorCost()
-        return ("AUC", _AUC()) if is_classifier(estimator) else ("R²", _R2())
+            name = NDCG_AT_5
+        elif getattr(estimator, "error_costs", None) is not None:
+            name = ERROR_COST
+        else:
+            name = "AUC" if is_classifier(estimator) else "R²"
+        return name, _OWN[name]()
     name = given if isinstance(given, str) else getattr(given, "__name__", "quality")
     return name, _Scored(get_scorer(given) if isinstance(given, str) else given, estimator._needs_queries)
 
@@ -234,6 +236,14 @@ class _Scored(Quality):
                 warnings.simplefilter("ignore")
                 found[draw] = self(model, sample)
         return found
+
+
+_OWN: dict[str, type[Quality]] = {"AUC": _AUC, "R²": _R2, NDCG_AT_5: _NDCG, ERROR_COST: _ErrorCost}
+
+
+def quality_named(name: str) -> Quality | None:
+    """The library's own quality of a name, which can be told of a loaded model too; None for a user's own."""
+    return _OWN[name]() if name in _OWN else None
 
 
 def _mean_of_known(values: np.ndarray) -> float:

@@ -229,7 +229,7 @@ class Screens:
 
     def __init__(self, good=(), found="no chance on one fold", matter=True):
         self.good, self.found, self.matter = good, found, matter
-        self.asked, self.values, self.screened = [], [], []
+        self.asked, self.values, self.screened, self.told_by = [], [], [], []
 
     def power(self, cost_weight):
         return float(np.log2(cost_weight))
@@ -244,7 +244,8 @@ class Screens:
     def screen(self, strengths):
         self.screened.append(strengths)
 
-    def purchases(self, k):
+    def purchases(self, k, X):
+        self.told_by.append(len(X))
         return k
 
     def find(self, cost_weight, value):
@@ -269,7 +270,7 @@ def simple_chain(loss=1.0, **changes):
 
 
 def family_of(chains, lazy):
-    return Family(None, Chains(chains, None, None), lazy, {}, {})
+    return Family(SimpleNamespace(rows=chains[0].rows), Chains(chains, None, None), lazy, {}, {})
 
 
 def test_orders_are_compared_without_shifts():
@@ -349,7 +350,7 @@ def test_of_many_rows_the_gates_of_one_order_tell_what_to_expect_of_the_other(ma
 )
 def test_groups_are_looked_for_if_one_lazy_expert_is_better_than_chains(good, asked, monkeypatch):
     bought = []
-    monkeypatch.setattr(module.Groups, "find", lambda grower, tables, free: bought.append(tables) or Found())
+    monkeypatch.setattr(module.Groups, "find", lambda grower, rows, tables, free: bought.append(tables) or Found())
     lazy = Screens(good)
     family = family_of([simple_chain()], lazy)
     *_, branches, _ = candidates_for(family, 0.1)
@@ -372,6 +373,18 @@ def test_where_prices_have_no_part_nothing_is_screened():
     *_, branches, _ = candidates_for(family_of([simple_chain()], lazy), 0.1)
     assert lazy.screened == []
     assert (branches.name, branches.why_not) == ("branches", "rows do not seem to need different features")
+
+
+@pytest.mark.parametrize(("most", "n"), [(N, N), (N // 4, N // 4)])
+def test_of_many_rows_some_tell_groups_apart(most, n, monkeypatch):
+    given = []
+    monkeypatch.setattr(module, "MOST_ROWS", most)
+    monkeypatch.setattr(module.Groups, "find", lambda grower, rows, tables, free: given.append(rows) or Found())
+    lazy, chain = Screens((-4,)), simple_chain()
+    candidates_for(family_of([chain], lazy), 0.1)
+    assert lazy.told_by == [n] * 3
+    assert [len(rows) for rows in given] == [n]
+    assert (given[0] is chain.rows) == (n == N)  # no copy where all of them tell
 
 
 def test_why_there_are_no_groups_is_told(monkeypatch):

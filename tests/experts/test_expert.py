@@ -37,6 +37,18 @@ def test_margins_of_a_fold_come_from_members_that_never_saw_it():
     assert not np.array_equal(one.margins[folds == 0], two.margins[folds == 0])
 
 
+def test_rows_are_heard_some_at_a_time(monkeypatch):
+    X, _ = table(300)
+    grow = boosting(resolved(np.ones(6))), rows_of(X, X[:, 0] + X[:, 1] ** 2), np.arange(300) % 3, np.array([0, 1])
+    at_once = grow_expert(*grow).margins
+    sizes = []
+    cells_at = module.cells_at
+    monkeypatch.setattr(module, "cells_at", lambda X, at, columns: sizes.append(len(at)) or cells_at(X, at, columns))
+    monkeypatch.setattr(module, "HEARD_ROWS", 40)
+    assert np.array_equal(grow_expert(*grow).margins, at_once)
+    assert sizes == [40, 40, 20] * 3
+
+
 @each_loss
 def test_an_expert_is_the_mean_of_its_members_and_stays_on_its_columns(loss, constant):
     X, rng = table(300)

@@ -9,6 +9,7 @@ from sklearn.datasets import make_classification
 from cstc import CSTCClassifier
 from cstc.experts.candidates import candidates_for
 from cstc.experts.worthwhile import HURDLE, weighed_in_money
+from cstc.rows import Rows
 
 X, Y = make_classification(500, 5, n_informative=4, n_redundant=0, flip_y=0.1, random_state=2)
 ERRORS = np.array([[0.0, 60.0], [200.0, 0.0]])
@@ -18,7 +19,7 @@ ERRORS = np.array([[0.0, 60.0], [200.0, 0.0]])
 def family():
     shared: dict = {}
     model = CSTCClassifier(costs=[1, 2, 4, 8, 16], error_costs=ERRORS, n_weak_learners=30, random_state=0, n_jobs=1)
-    model._fit(X, Y, None, None, np.linspace(0.5, 1.5, 500), None, shared=shared)
+    model._fit_rows(Rows(X, Y, np.linspace(0.5, 1.5, 500)), Rows(None, None), shared=shared)
     return shared["family"][0]
 
 

@@ -287,3 +287,17 @@ def test_a_scorer_that_cannot_judge_samples_has_no_standard_error():
     assert "None" not in repr(frontier.table_)
     wanted = 0.5 * frontier.table_[-1]["quality"]
     assert frontier.best(quality=wanted) is frontier.best(quality=wanted, paired=False)
+
+
+def test_of_many_rows_all_models_are_judged_by_the_same_out_of_fold_rows(monkeypatch):
+    """Gates learn from some of many rows; the full model, which has none, is known at all of them."""
+    monkeypatch.setattr("cstc.experts.chain.MOST_TEACHERS", 150)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = (X[:, 0] + X[:, 1] + rng.normal(size=400) > 0).astype(int)
+    estimator = CSTCClassifier(costs=[1, 2, 3], n_weak_learners=5, random_state=0)
+    frontier = Frontier(estimator, cost_weights=[0.0, 0.001, 0.01]).fit(X, y)
+    rows = [model._out_of_fold.rows for model in frontier.tried_models_ if model._out_of_fold is not None]
+    assert len(rows) >= 3
+    assert all(np.array_equal(each, rows[0]) for each in rows)
+    assert len(rows[0]) == 150

@@ -53,7 +53,7 @@ def test_both_count_the_features_of_the_learners_in_use(seed):
     for i, a in enumerate(sets):
         for j, b in enumerate(sets):
             assert display.similarity[i, j] == pytest.approx(len(a & b) / len(a | b) if a | b else 1.0)
-    assert display.names == [f"$v^{{{k}}}$" for k in order]
+    assert display.names == [f"v{k}" for k in order]
     display = ExtractionDisplay.from_estimator(fitted(model), X)
     prices = model.costs.feature_prices
     reached = model.shape.paths[np.unique(model.apply(X))].any(axis=0)

@@ -1,5 +1,6 @@
 """The numbers in the pictures are the model's own, and the pictures can be read."""
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -109,6 +110,68 @@ def test_average_labels_of_numbers_and_classes(quadrants):
     assert TreeDisplay.from_estimator(classifier, X, names).labels[0] == f"{name}: {share:.0%}"
     many = CSTCClassifier(n_weak_learners=10, random_state=0).fit(X, np.digitize(y, [-1, 1]))
     assert TreeDisplay.from_estimator(many, X, np.digitize(y, [-1, 1])).labels[0].startswith("class ")
+
+
+LONG = ["the concentration of glucose in the blood after fasting for eight hours", "m" * 70, "age", "W" * 12, "ecg"]
+
+
+@pytest.mark.parametrize("shape", [TreeShape.full(1), TreeShape.full(3), TreeShape.full(5, max_nodes=20)])
+@pytest.mark.parametrize("n_classes", [2, 3, 10])
+def test_names_of_any_length_stay_within_the_picture(shape, n_classes):
+    rng = np.random.default_rng(2)
+    terminals, costs = rng.integers(0, shape.n_terminals, 400), rng.gamma(2, 5, 400)
+    classes = np.array([f"the class of a long name that ends with {k}" for k in range(n_classes)])
+    y = classes[np.where(rng.random(400) < 0.7, terminals % n_classes, rng.integers(0, n_classes, 400))]
+    node_items = (rng.random((shape.n_nodes, 5)) < 0.6) * rng.random((shape.n_nodes, 5))
+    items = dict(zip(LONG, [5, 3, 1, 7, 2], strict=True))
+    display = TreeDisplay.from_predictions(shape, terminals, costs, y, node_items=node_items, items=items)
+    texts = texts_of(display.figure_)
+    width, height = display.figure_.canvas.get_width_height()
+    for text, box in texts:
+        assert box.x0 >= 0, text
+        assert box.y0 >= 0, text
+        assert box.x1 <= width, text
+        assert box.y1 <= height, text
+    for (one, box), (other, other_box) in combinations(texts, 2):
+        assert not box.padded(-1).overlaps(other_box.padded(-1)), (one, other)
+
+
+def test_more_than_two_classes_have_colours_and_a_legend():
+    shape = TreeShape.full(2)
+    terminals, y = np.array([0, 0, 0, 1, 1]), np.array(["b", "b", "b", "c", "a"])
+    display = TreeDisplay.from_predictions(shape, terminals, np.ones(5), y)
+    circles = [patch for patch in display.ax_.patches if isinstance(patch, matplotlib.patches.Circle)]
+    faces = [matplotlib.colors.to_hex(circle.get_facecolor()).upper() for circle in circles]
+    assert faces[:3] == [COLOURS[1], COLOURS[1], COLOURS[0]]  # of equal ones the first
+    assert faces[3:] == [COLOURS[0], COLOURS[1]]  # no node has most of c
+    assert {"a", "b"} <= {text for text, _ in texts_of(display.figure_)}
+    two = TreeDisplay.from_predictions(shape, terminals, np.ones(5), np.where(y == "a", "b", y))
+    assert two.classes is None
+
+
+def test_items_on_which_most_is_spent_are_named_first_and_the_rest_is_counted():
+    items = {f"item number {k}": price for k, price in enumerate([1, 9, 5, 7, 3, 2, 1, 1, 1, 1])}
+    display = TreeDisplay.from_predictions(
+        TreeShape.full(1), [0], [3.0], node_items=np.ones((1, 10)), items=items, caption=False
+    )
+    names = " ".join(next(text for text, _ in texts_of(display.figure_) if "item" in text).split())
+    listed, more = re.fullmatch(r"(.*) and (\d+) more", names).groups()
+    listed = listed.split(", ")
+    ordered = [f"item number {k}" for k in (1, 3, 2, 4, 5, 0, 6, 7, 8, 9)]
+    assert len(listed) >= 3
+    assert listed == ordered[: len(listed)]
+    assert int(more) == 10 - len(listed)
+
+
+def test_a_tree_of_one_node_is_as_large_as_its_picture():
+    display = TreeDisplay.from_predictions(TreeShape.full(1), [0], [3.0], ["a"], caption=False)
+    boxes = [box for _, box in texts_of(display.figure_)]
+    width, height = display.figure_.canvas.get_width_height()
+    assert max(box.x1 for box in boxes) - min(box.x0 for box in boxes) > 0.6 * width
+    assert max(box.y1 for box in boxes) - min(box.y0 for box in boxes) > 0.3 * height
+    _, ax = matplotlib.pyplot.subplots(figsize=(8, 4))
+    display.plot(ax, caption=False)
+    assert max(text.get_fontsize() for text in ax.texts) > 10  # letters grow with the axes
 
 
 def test_tree_is_drawn_into_given_axes_and_again(quadrants):
@@ -360,3 +423,44 @@ def test_the_axis_says_how_cost_is_counted(quadrants):
 def test_curves_without_points_are_refused(costs, qualities, names, message):
     with pytest.raises(ValueError, match=message):
         CostQualityDisplay.from_predictions(costs, qualities, names)
+
+
+def test_costs_that_spread_are_drawn_on_a_logarithmic_axis():
+    near = CostQualityDisplay.from_predictions([[0, 1, 30]], [[0.1, 0.2, 0.3]], ["a"])
+    assert near.ax_.get_xscale() == "linear"
+    far = CostQualityDisplay.from_predictions([[0, 1, 31]], [[0.1, 0.2, 0.3]], ["a"])
+    assert far.ax_.get_xscale() == "symlog"
+    places = far.ax_.transData.transform([(0, 0), (1, 0), (3, 0), (9, 0)])[:, 0]
+    assert places[2] - places[1] == pytest.approx(places[3] - places[2])
+    assert 0 < places[1] - places[0] < places[3] - places[1]
+    assert [tick.get_text() for tick in far.ax_.get_xticklabels()] == ["0", "1", "2", "5", "10", "20"]
+    plain = CostQualityDisplay.from_predictions([[0, 1, 31]], [[0.1, 0.2, 0.3]], ["a"], log_cost=False)
+    assert plain.ax_.get_xscale() == "linear"
+    asked = CostQualityDisplay.from_predictions([[1, 2]], [[0.1, 0.2]], ["a"], log_cost=True)
+    assert asked.ax_.get_xscale() == "symlog"
+    free = CostQualityDisplay.from_predictions([[0]], [[0.1]], ["a"], log_cost=True)
+    assert free.ax_.get_xscale() == "linear"  # nothing to take a logarithm of
+    more = CostQualityDisplay.from_predictions([[100]], [[0.3]], ["b"], ax=near.ax_)
+    assert more.ax_.get_xscale() == "symlog"  # by all curves that are there
+
+
+def test_a_line_is_at_the_budget():
+    display = CostQualityDisplay.from_predictions([[1, 2]], [[0.1, 0.2]], ["a"], budget=1.5)
+    assert "budget 1.5" in [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert [1.5, 1.5] in [list(line.get_xdata()) for line in display.ax_.lines]
+    with pytest.raises(ValueError, match="budget is -1; it must be a finite number, 0 or more"):
+        CostQualityDisplay.from_predictions([[1]], [[0.1]], ["a"], budget=-1)
+    with pytest.raises(ValueError, match="log_cost is 'yes'; it must be True, False or None"):
+        CostQualityDisplay.from_predictions([[1]], [[0.1]], ["a"], log_cost="yes")
+
+
+def test_a_frontier_draws_a_line_at_what_was_asked_for(quadrants):
+    _, X, y = quadrants
+    estimator = CSTCRegressor(costs=QUADRANT_COSTS, n_weak_learners=10, random_state=0)
+    frontier = Frontier(estimator, cost_weights=[10.0, 0.01]).fit(X, y)
+    names = {"mean_cost": "budget 40", "p95_cost": "limit of 95% of inputs 40", "max_cost": "limit of every input 40"}
+    for asked, name in names.items():
+        drawn = frontier.plot(**{asked: 40.0})
+        assert name in [text.get_text() for text in drawn.ax_.get_legend().get_texts()]
+    assert frontier.plot(mean_cost=float("inf")).budget is None
+    assert frontier.plot(log_cost=True).ax_.get_xscale() == "symlog"

@@ -207,8 +207,9 @@ def everything_of(family: Family) -> Candidate:
     everything, costs = family.grown.everything, family.grower.boosting.costs
     losses = np.array([family.grower.lost(everything.margins)])
     cost = costs.full_cost + everything.price(costs)
-    n = len(everything.margins)
-    at, stops = np.arange(n), np.zeros(n, dtype=int)
+    at = family.grower.teachers  # the rows at which all other candidates are known
+    n = len(at)
+    stops = np.zeros(n, dtype=int)
     alone = Policy([0], [], np.zeros(0), losses[0], cost, losses, np.ones(1), at, stops, np.full(n, cost))
     return Candidate("expert on all features", losses[0], cost, "", ([everything], alone), losses)
 

@@ -17,6 +17,9 @@ from ._table import FrontierTable
 
 __all__ = ["Choice"]
 
+#: What a line at a cost that was asked for is called in a picture.
+ASKED = {"mean_cost": "budget", "p95_cost": "limit of 95% of inputs", "max_cost": "limit of every input"}
+
 
 class Choice:
     """What has `models_` from cheap to expensive and from bad to good, and their `table_`."""
@@ -115,7 +118,18 @@ class Choice:
         # where errors have prices, a cheaper model may cost less in all
         return int(np.argmax(worth_of(self.table_)[: at + 1])) if is_in_money(self.table_) else at
 
-    def plot(self, *, mean_cost=None, p95_cost=None, max_cost=None, quality=None, others=None, name=None, ax=None):
+    def plot(
+        self,
+        *,
+        mean_cost=None,
+        p95_cost=None,
+        max_cost=None,
+        quality=None,
+        others=None,
+        name=None,
+        ax=None,
+        log_cost=None,
+    ):
         """Draw quality against cost, with light bars for their standard errors.
 
         Alone, models are drawn with their `quality` in `table_`; beside others, all with what the validation rows say.
@@ -124,12 +138,15 @@ class Choice:
         Parameters
         ----------
         mean_cost, p95_cost, max_cost, quality : float, optional
-            Mark the model that `best` gives for it; with `max_cost`, where the limit leaves it.
+            Mark the model that `best` gives for it, and draw a line at a cost that was asked for; with `max_cost`,
+            where the limit leaves the model.
         others : mapping of str to Frontier, SystemFrontier or (costs, qualities), optional
             What to draw beside it, by name: other frontiers, or measured points on the same rows.
         name : str, optional
             The name of this frontier in the legend.
         ax : matplotlib axes, optional
+        log_cost : bool, optional
+            Whether the axis of the cost is logarithmic.  None: where costs differ by more than a factor of 30.
 
         Returns
         -------
@@ -146,10 +163,13 @@ class Choice:
         shown = "total_cost" if in_money else shown
         curves = {name or type(self.models_[0]).__name__: _curve(self, shown)}
         curves |= {other: _curve(points, shown) for other, points in (others or {}).items()}
-        chosen = None
+        chosen = budget = None
+        budget_name = ""
         asked = {"mean_cost": mean_cost, "p95_cost": p95_cost, "max_cost": max_cost, "quality": quality}
         if any(value is not None for value in asked.values()):
             wanted_name, wanted = asked_for(asked)
+            if wanted_name in ASKED and np.isfinite(wanted):
+                budget, budget_name = wanted, ASKED[wanted_name]
             if wanted_name == "max_cost":
                 _, cost, quality = within_limit(self, wanted)
                 chosen = cost, cost - quality if in_money else quality
@@ -169,6 +189,9 @@ class Choice:
             quality_name="total cost" if in_money else self.quality_name_,
             cost_errors=cost_errors,
             quality_errors=quality_errors,
+            budget=budget,
+            budget_name=budget_name,
+            log_cost=log_cost,
         )
 
     def _check_fitted(self) -> None:

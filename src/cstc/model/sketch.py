@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .fitted import FittedTree
     from .shape import TreeShape
 
-__all__ = ["sketch"]
+__all__ = ["layout", "letter_width", "sketch"]
 
 LINE, LANE, LETTER, MARGIN = 26, 22, 13, 14  # pixels: height of a line, width of a lane, size of letters, left of all
 NAMES_WIDTH = 340  # at most, of the names of what a node buys
@@ -217,10 +217,11 @@ def _printed(name: str) -> str:
 
 def _width(text: Iterable[str]) -> float:
     """About the width of a text in pixels, rather more than less: fonts differ."""
-    return LETTER * sum(map(_letter_width, text))
+    return LETTER * sum(map(letter_width, text))
 
 
-def _letter_width(letter: str) -> float:
+def letter_width(letter: str) -> float:
+    """About the width of a letter, in units of the size of letters."""
     if unicodedata.east_asian_width(letter) in "WF":
         return 1.05
     if letter in "fijlrtI.,;:'|!()[] ":

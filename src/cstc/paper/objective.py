@@ -32,7 +32,7 @@ from scipy.special import expit
 from ..model import TreeShape
 from .codes import Phi
 
-__all__ = ["Auxiliaries", "Design", "NodeParameters", "Penalty", "Prior", "TreeObjective"]
+__all__ = ["Auxiliaries", "Design", "Held", "NodeParameters", "Penalty", "Prior", "TreeObjective"]
 
 
 class Design:
@@ -208,6 +208,21 @@ class Prior:
         return value, 2.0 * self.strength * away, 2.0 * self.strength * apart
 
 
+@dataclass(frozen=True)
+class Held:
+    """What does not change while one node is solved: gates and risks of all others.  The column of the node is its own.
+
+    Attributes
+    ----------
+    node : int
+    gates, risks : ndarray of shape (n, n_nodes)
+    """
+
+    node: int
+    gates: np.ndarray
+    risks: np.ndarray
+
+
 class TreeObjective:
     """The loss of a whole tree at given parameters, its gradient, and the pieces that solvers need.
 
@@ -290,19 +305,27 @@ class TreeObjective:
         parameters: NodeParameters,
         margins: np.ndarray,
         auxiliaries: Auxiliaries | None = None,
+        held: Held | None = None,
     ) -> tuple[float, np.ndarray, np.ndarray, float]:
         """Loss and gradient in one node's weights, intercepts and threshold.
 
-        `margins` are those of all nodes, this one's included; one column of the data is touched.
+        `margins` are those of all nodes, this one's included; one column of the data is touched.  `held` is what is
+        known of the other nodes, if their margins and thresholds have not changed since.
         """
         costs, by_square = self.penalty.path_costs(parameters.weights, self.shape.paths, auxiliaries)
-        value, by_margin, by_threshold, reached = self.margin_terms(margins, parameters.thresholds, costs)
+        held = self.hold(node, margins, parameters.thresholds) if held is None else held
+        value, by_margin, by_threshold, reached = self.margin_terms(margins, parameters.thresholds, costs, held)
         l1, by_weight = self.penalty.absolutes(parameters.weights, auxiliaries.absolutes if auxiliaries else None)
         by_weight = by_weight + self.cost_gradient(parameters.weights, by_square, reached)
         pull, pull_weight, pull_intercept = self._prior_terms(parameters)
         gradient = by_weight[:, node] + self.design.rmatmul(by_margin[:, node]) + pull_weight[:, node]
         by_intercept = self._by_intercept(by_margin) + pull_intercept
         return value + l1 + pull, gradient, by_intercept[node], by_threshold[node]
+
+    def hold(self, node: int, margins: np.ndarray, thresholds: np.ndarray) -> Held:
+        """Gates and risks at these margins, while one node is solved."""
+        risks = [self.loss.value(margins[:, each, : self.n_outputs], self.y) for each in range(self.shape.n_nodes)]
+        return Held(node, self.gates(margins, thresholds), np.column_stack(risks))
 
     def _prior_terms(self, parameters: NodeParameters) -> tuple[float, np.ndarray, np.ndarray]:
         if self.prior is None:
@@ -316,23 +339,29 @@ class TreeObjective:
         return 2.0 * weights * by_node.T[:, :, None]
 
     def margin_terms(
-        self, margins: np.ndarray, thresholds: np.ndarray, path_costs: np.ndarray
+        self, margins: np.ndarray, thresholds: np.ndarray, path_costs: np.ndarray, held: Held | None = None
     ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
         """Risk and expected cost at given margins.
 
         Returns the value, its derivative by the margins (n, n_nodes, n_columns) and by the thresholds, and
-        the weighted mean probability of each terminal.
+        the weighted mean probability of each terminal.  With `held`, the derivatives of its node only: of the others,
+        they are not all worked out.
         """
-        shape, n = self.shape, len(margins)
-        gates = self.gates(margins, thresholds)
+        shape = self.shape
+        if held is None:
+            moving, wanted = range(shape.n_nodes), np.ones(shape.n_nodes, dtype=bool)
+            gates, risks = self.gates(margins, thresholds), np.empty((len(margins), shape.n_nodes))
+        else:
+            moving, wanted = range(held.node, held.node + 1), shape.node_paths[:, held.node]  # it and all below it
+            gates, risks = held.gates, held.risks
+            gates[:, moving] = self.gates(margins[:, moving], thresholds[moving])
         node_probabilities, terminal_probabilities = shape.traverse_soft(gates)
         by_margin = np.zeros(margins.shape)
         share = self.row_weights[:, None] * node_probabilities
-        risks = np.empty((n, shape.n_nodes))
-        for node in range(shape.n_nodes):
-            risk, derivative = self.loss.value_and_derivative(margins[:, node, : self.n_outputs], self.y)
-            risks[:, node] = share[:, node] * risk
+        for node in moving:
+            risks[:, node], derivative = self.loss.value_and_derivative(margins[:, node, : self.n_outputs], self.y)
             by_margin[:, node, : self.n_outputs] = share[:, node, None] * derivative
+        risks = share * risks
         cost_weight = self.penalty.cost_weight
         reached = self.row_weights @ terminal_probabilities
         value = float(risks.sum() + cost_weight * reached @ path_costs)
@@ -340,7 +369,7 @@ class TreeObjective:
         terminal_terms = self.row_weights[:, None] * terminal_probabilities * (cost_weight * path_costs)
         below = risks.copy()
         by_threshold = np.zeros(shape.n_nodes)
-        for node in reversed(range(shape.n_nodes)):
+        for node in reversed(np.flatnonzero(wanted).tolist()):
             if shape.is_leaf[node]:
                 below[:, node] += terminal_terms[:, -1 - shape.upper[node]]
                 continue

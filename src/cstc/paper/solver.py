@@ -247,6 +247,7 @@ def _solve_cyclic(
 def _improve_node(objective: TreeObjective, parameters: NodeParameters, margins: np.ndarray, node: int) -> None:
     """Conjugate gradients on one node with the auxiliary variables fixed; changes its arguments in place."""
     auxiliaries = objective.penalty.auxiliaries(parameters.weights, objective.shape.paths)
+    held = objective.hold(node, margins, parameters.thresholds)
     n_weights = objective.design.n_learners * objective.n_columns
 
     def put(flat: np.ndarray) -> None:
@@ -259,15 +260,20 @@ def _improve_node(objective: TreeObjective, parameters: NodeParameters, margins:
         stop_if_asked()
         put(flat)
         value, weights, intercepts, threshold = objective.node_value_and_gradient(
-            node, parameters, margins, auxiliaries
+            node, parameters, margins, auxiliaries, held
         )
         return value, np.concatenate([weights.ravel(), intercepts, [threshold]]).astype(float)
 
     before = np.concatenate(
         [parameters.weights[:, node].ravel(), parameters.intercepts[node], parameters.thresholds[node : node + 1]]
     )
-    value_before = evaluate(before)[0]
+    value_before, gradient_before = evaluate(before)
+
+    def evaluate_further(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        """It begins where the value is known."""
+        return (value_before, gradient_before.copy()) if np.array_equal(flat, before) else evaluate(flat)
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a line search that stops early is not worth a word: the sweep goes on
-        found = minimize(evaluate, before, jac=True, method="CG", options={"maxiter": INNER_STEPS})
+        found = minimize(evaluate_further, before, jac=True, method="CG", options={"maxiter": INNER_STEPS})
     put(found.x if found.fun <= value_before else before)

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..metrics import Quality, quality_of
 from ..rows import Rows
-from ._drawing import COLOURS, INK, LINES, MARKERS, as_number, plain, pyplot, quiet
+from ._drawing import COLOURS, INK, LINES, MARKERS, PALE, as_number, log_ticks, plain, pyplot, quiet, spreads
 from ._flow import check_is_ours
 
 __all__ = ["CostQualityDisplay"]
@@ -36,6 +36,13 @@ class CostQualityDisplay:
         A point to mark.
     cost_errors, quality_errors : list of (ndarray or None), optional
         For each curve the standard errors of its points, NaN where one is not known; drawn as light bars.
+    budget : float, optional
+        A cost to mark with a line, such as what was asked for.
+    budget_name : str
+        What the line is called.
+    log_cost : bool, optional
+        Whether the axis of the cost is logarithmic, with a place for what is free at its left end.  None: where costs
+        above 0 differ by more than a factor of 30.
 
     Examples
     --------
@@ -56,6 +63,9 @@ class CostQualityDisplay:
         chosen=None,
         cost_errors=None,
         quality_errors=None,
+        budget=None,
+        budget_name="budget",
+        log_cost=None,
     ):
         self.costs = costs
         self.qualities = qualities
@@ -65,6 +75,9 @@ class CostQualityDisplay:
         self.chosen = chosen
         self.cost_errors = cost_errors
         self.quality_errors = quality_errors
+        self.budget = budget
+        self.budget_name = budget_name
+        self.log_cost = log_cost
 
     @classmethod
     def from_estimator(
@@ -79,6 +92,7 @@ class CostQualityDisplay:
         counting="branch",
         name=None,
         ax=None,
+        log_cost=None,
     ) -> CostQualityDisplay:
         """Measure a fitted estimator, or all models of a frontier, on given rows.
 
@@ -101,6 +115,8 @@ class CostQualityDisplay:
             In the legend; the name of the class otherwise.
         ax : matplotlib axes, optional
             Axes of another display add the curve to those that are there.
+        log_cost : bool, optional
+            As in the class.
 
         Examples
         --------
@@ -121,11 +137,22 @@ class CostQualityDisplay:
         costs, qualities = zip(*points, strict=True)
         name = type(models[0]).__name__ if name is None else name
         axis = {"cost_name": COST_NAMES[counting], "quality_name": quality_name}
-        return cls.from_predictions([costs], [qualities], [name], ax=ax, **axis)
+        return cls.from_predictions([costs], [qualities], [name], ax=ax, log_cost=log_cost, **axis)
 
     @classmethod
     def from_predictions(
-        cls, costs, qualities, names, *, ax=None, chosen=None, cost_errors=None, quality_errors=None, **axis_names
+        cls,
+        costs,
+        qualities,
+        names,
+        *,
+        ax=None,
+        chosen=None,
+        cost_errors=None,
+        quality_errors=None,
+        budget=None,
+        log_cost=None,
+        **axis_names,
     ) -> CostQualityDisplay:
         """Draw measured points.
 
@@ -141,8 +168,12 @@ class CostQualityDisplay:
             A point to mark.
         cost_errors, quality_errors : sequence of (array-like or None), optional
             For each curve the standard errors of its points, in the order of the points; None for a curve without.
+        budget : float, optional
+            A cost to mark with a line.
+        log_cost : bool, optional
+            Whether the axis of the cost is logarithmic.  None: where costs above 0 differ by more than a factor of 30.
         **axis_names : str
-            `cost_name` and `quality_name`.
+            `cost_name`, `quality_name` and `budget_name`.
         """
         if not len(names):
             raise ValueError("there is nothing to draw; give costs, qualities and a name for one curve at least")
@@ -151,6 +182,10 @@ class CostQualityDisplay:
                 f"costs, qualities and names have {len(costs)}, {len(qualities)} and {len(names)} entries; "
                 "each needs one for each curve"
             )
+        if budget is not None and not 0 <= float(budget) < np.inf:
+            raise ValueError(f"budget is {budget!r}; it must be a finite number, 0 or more")
+        if log_cost is not None and not isinstance(log_cost, bool | np.bool_):
+            raise ValueError(f"log_cost is {log_cost!r}; it must be True, False or None, which lets the costs decide")
         errors = {"cost_errors": cost_errors, "quality_errors": quality_errors}
         errors = {which: _checked_errors(which, given, names) for which, given in errors.items()}
         curves, bars = [], []
@@ -164,8 +199,9 @@ class CostQualityDisplay:
             curves.append((cost[order], quality[order]))
             bars.append({which: _in_order(which, each[number], order, name) for which, each in errors.items()})
         costs, qualities = [cost for cost, _ in curves], [quality for _, quality in curves]
-        given = {which: [each[which] for each in bars] for which in errors}
-        display = cls(costs=costs, qualities=qualities, names=list(names), chosen=chosen, **given, **axis_names)
+        given: dict[str, Any] = {which: [each[which] for each in bars] for which in errors}
+        given |= {"chosen": chosen, "budget": budget, "log_cost": log_cost}
+        display = cls(costs=costs, qualities=qualities, names=list(names), **given, **axis_names)
         return display.plot(ax)
 
     def plot(self, ax=None) -> CostQualityDisplay:
@@ -184,6 +220,9 @@ class CostQualityDisplay:
                 cost, quality, ls=line if len(cost) > 1 else "", label=plain(name), clip_on=False, zorder=3, **style
             )
             self._draw_errors(ax, which, cost, quality, colour)
+        if self.budget is not None:
+            name = f"{self.budget_name} {as_number(self.budget)}"
+            ax.axvline(self.budget, color=PALE, lw=1.2, ls=(0, (4, 3)), zorder=2.2, label=plain(name))
         if self.chosen is not None:
             cost, quality = self.chosen
             ring = {"marker": "o", "ls": "", "ms": 13, "mfc": "none", "mec": INK, "mew": 1.6, "zorder": 4}
@@ -191,7 +230,7 @@ class CostQualityDisplay:
             ax.plot([cost], [quality], label=plain(name), clip_on=False, **ring)
         ax.set_xlabel(plain(self.cost_name))
         ax.set_ylabel(plain(self.quality_name))
-        ax.set_xlim(left=min(0.0, ax.get_xlim()[0]) if min(map(np.min, self.costs)) < 0 else 0.0)
+        self._scale_costs(ax)
         quiet(ax)
         ax.grid(color="#e6e9ed", lw=0.8, zorder=0)
         beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}  # many curves leave no room between them
@@ -199,6 +238,22 @@ class CostQualityDisplay:
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
+    def _scale_costs(self, ax) -> None:
+        """The axis of the cost, for all curves that are there: from 0, logarithmic where costs spread."""
+        costs = np.concatenate([np.asarray(line.get_xdata(), dtype=float) for line in ax.lines])
+        paid = costs[costs > 0]
+        logarithmic = spreads(costs) if self.log_cost is None else bool(self.log_cost)
+        if costs.min() < 0 or not logarithmic or not len(paid):
+            ax.set_xscale("linear")
+            ax.set_xlim(left=min(0.0, ax.get_xlim()[0]) if costs.min() < 0 else 0.0)
+            return
+        low, high = float(paid.min()), float(paid.max()) * 1.15
+        # linear from 0 to the least cost, which takes as much room as a third of a decade
+        ax.set_xscale("symlog", linthresh=low, linscale=1 / 3)
+        ax.set_xlim(0.0 if (costs == 0).any() else low / 1.15, high)
+        ticks = ([0.0] if (costs == 0).any() else []) + log_ticks(low, high)
+        ax.set_xticks(ticks, [as_number(tick) for tick in ticks])
+        ax.set_xticks([], minor=True)
 
     def _draw_errors(self, ax, which: int, cost, quality, colour: str) -> None:
         """Light bars behind a curve; without caps, which would be one more mark at each point."""

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..model import TreeShape
+from ..model.sketch import letter_width
 
-__all__ = ["COLOURS", "EDGE", "INK", "LINES", "MARKERS", "PALE", "plain"]
-__all__ += ["as_number", "as_percent", "children", "connect", "layout", "pyplot", "quiet", "with_minus", "write"]
+__all__ = ["CLASS_COLOURS", "COLOURS", "EDGE", "INK", "LINES", "MARKERS", "PALE", "plain"]
+__all__ += ["as_number", "as_percent", "children", "connect", "layout", "log_ticks", "pyplot", "quiet", "spreads"]
+__all__ += ["wide", "with_minus", "wrapped", "write"]
 
 #: Okabe and Ito's colours: told apart by all kinds of colour vision, in print as well.  Their yellow is left out, since
 #: it is hardly seen on white; a dark red of Tol's takes its place.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#882255")
+#: Of classes, of which there may be more than curves in one picture.
+CLASS_COLOURS = (*COLOURS, "#999933", "#BBAA99")
 #: One fewer than the colours, so that colour and marker together come back after 56 curves only.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 #: The second round of colours is dashed, the third dotted.
 LINES = ("-", "--", ":")
 INK, PALE, EDGE = "#222222", "#5f6670", "#aab2bd"
+#: Costs that differ by more than this factor are drawn on a logarithmic axis: on a linear one all but a few are zero.
+SPREAD = 30.0
 
 
 def pyplot() -> Any:
@@ -52,14 +59,14 @@ def layout(shape: TreeShape) -> tuple[np.ndarray, np.ndarray]:
     return nodes, terminals
 
 
-def connect(ax: Any, start: Sequence[float], end: Sequence[float], share: float) -> None:
+def connect(ax: Any, start: Sequence[float], end: Sequence[float], share: float, scale: float = 1.0) -> None:
     """An edge from left to right whose thickness is the share of rows; dashed where no row goes."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
     bend = (start[0] + end[0]) / 2
     path = Path([start, (bend, start[1]), (bend, end[1]), end], [Path.MOVETO, *[Path.CURVE4] * 3])
-    style: dict[str, Any] = {"lw": 1.2 + 9.0 * share} if share > 0 else {"lw": 1.0, "ls": (0, (2, 2))}
+    style: dict[str, Any] = {"lw": scale * (1.2 + 9.0 * share)} if share > 0 else {"lw": 1.0, "ls": (0, (2, 2))}
     ax.add_patch(PathPatch(path, fc="none", ec=EDGE, capstyle="butt", zorder=1, **style))
 
 
@@ -86,6 +93,53 @@ def quiet(ax: Any) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["bottom", "left"]].set_color(EDGE)
     ax.tick_params(color=EDGE)
+
+
+def spreads(costs: Any) -> bool:
+    """Whether costs are so far apart that they need a logarithmic axis; what is free has its own place there."""
+    paid = np.asarray(costs, dtype=float)
+    paid = paid[paid > 0]
+    return len(paid) > 1 and bool(paid.max() > SPREAD * paid.min())
+
+
+def log_ticks(low: float, high: float, most: int = 7) -> list[float]:
+    """Where numbers are written on a logarithmic axis: powers of ten; where they are few, those times 2 and 5 too."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    for times in ((1, 2, 5), (1, 3), (1,)):
+        found = [m * 10.0**power for power in range(first, last + 1) for m in times]
+        found = [value for value in found if low <= value <= high]
+        if len(found) < most:
+            break
+    return found[:: max(1, math.ceil(len(found) / most))]
+
+
+def wide(text: str, size: float) -> float:
+    """About the width of a text in inches, at a size in points; rather more than less."""
+    return size / 72 * sum(map(letter_width, text))
+
+
+def wrapped(text: str, inches: float, size: float, most: int) -> list[str]:
+    """A text in lines of a width, at words where there are any; what is longer than `most` lines ends with a sign."""
+    lines, line = [], ""
+    for word in text.split():
+        while word:
+            longer = f"{line} {word}" if line else word
+            if wide(longer, size) <= inches:
+                line, word = longer, ""
+            elif line:
+                lines.append(line)
+                line = ""
+            else:  # one word is too long for a line
+                cut = next((n for n in range(len(word), 1, -1) if wide(word[:n], size) <= inches), 1)
+                lines.append(word[:cut])
+                word = word[cut:]
+    lines += [line] if line else []
+    if len(lines) > most:
+        last = lines[most - 1]
+        while last and wide(last + "…", size) > inches:
+            last = last[:-1]
+        lines = [*lines[: most - 1], last.rstrip(" ,") + "…"]
+    return lines
 
 
 def as_number(value: float) -> str:

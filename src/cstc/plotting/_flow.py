@@ -13,6 +13,8 @@ from ..model.mixture import Mixture
 
 __all__ = ["Flow", "check_is_ours", "checked", "ended", "trace"]
 
+N_PURCHASES = 3  # the first, the second and the third are told apart
+
 
 def checked(estimator: Any, X: Any) -> tuple[FittedTree, np.ndarray]:
     """The fitted model and the encoded rows."""
@@ -43,8 +45,11 @@ class Flow:
     terminals: np.ndarray  # (n,)
     node_items: np.ndarray  # (n_nodes, n_items): share of the rows at a node that buy an item there
     node_prices: np.ndarray | None  # (n_nodes,); None where it is not known what is bought
+    terminal_items: np.ndarray  # (n_terminals, n_items): share of the rows that end there that buy an item there
     terminal_prices: np.ndarray  # (n_terminals,)
     terminal_costs: np.ndarray  # (n_terminals,), NaN where no row ends
+    buyers: np.ndarray  # (N_PURCHASES,): share of all rows that buy a first, a second, a third time
+    purchases: np.ndarray  # (N_PURCHASES, n_items): share of all rows that get an item by that purchase
 
     @property
     def node_shares(self) -> np.ndarray:
@@ -62,17 +67,26 @@ def trace(model: FittedTree, X: np.ndarray, counting: str) -> Flow:
     node_items = np.zeros((shape.n_nodes, costs.n_items))
     terminal_items = np.zeros((shape.n_terminals, costs.n_items))
     node_learners, terminal_learners = np.zeros(shape.n_nodes), np.zeros(shape.n_terminals)
+    buyers, purchases = np.zeros(N_PURCHASES), np.zeros((N_PURCHASES, costs.n_items))
     by_learner = model.pool.learner_uses(costs.feature_items)
     by_position = model.pool.position_uses(costs.feature_items)
     for run in model.runs(X):
         bought = np.zeros((len(run.terminals), costs.n_items), dtype=bool)
         evaluated = np.zeros((len(run.terminals), model.pool.n_learners), dtype=bool)
+        n_bought = np.zeros(len(run.terminals), dtype=int)  # how many times a row has bought something
 
-        def buy(at, learners, items, counts, place, bought=bought, evaluated=evaluated, run=run):
+        def buy(at, learners, items, counts, place, bought=bought, evaluated=evaluated, n_bought=n_bought, run=run):
             before = bought[at]
             for t in np.flatnonzero(learners):
                 bought[at] |= by_position[run.leaves[at, t]] if counting == "branch" else by_learner[t]
-            items[place] += (bought[at] & ~before).sum(axis=0)
+            new = bought[at] & ~before
+            items[place] += new.sum(axis=0)
+            buys = new.any(axis=1)
+            for which in range(N_PURCHASES):
+                mine = buys & (n_bought[at] == which)
+                buyers[which] += mine.sum()
+                purchases[which] += new[mine].sum(axis=0)
+            n_bought[at] += buys
             counts[place] += (learners & ~evaluated[at]).sum()
             evaluated[at] |= learners
 
@@ -92,7 +106,10 @@ def trace(model: FittedTree, X: np.ndarray, counting: str) -> Flow:
         ended(shape, terminals, model.predict_cost(X, counting)),
         node_items=node_items / passed[:, None],
         node_prices=spent / passed,
+        terminal_items=terminal_items / n_ended[:, None],
         terminal_prices=spent_at_end / n_ended,
+        buyers=buyers / len(terminals),
+        purchases=purchases / len(terminals),
     )
 
 
@@ -114,6 +131,9 @@ def ended(shape: TreeShape, terminals: Any, costs: Any) -> Flow:
         terminals=terminals,
         node_items=np.zeros((shape.n_nodes, 0)),
         node_prices=None,
+        terminal_items=np.zeros((shape.n_terminals, 0)),
         terminal_prices=np.zeros(shape.n_terminals),
         terminal_costs=np.where(n_ended > 0, paid / np.maximum(n_ended, 1), np.nan),
+        buyers=np.zeros(N_PURCHASES),
+        purchases=np.zeros((N_PURCHASES, 0)),
     )

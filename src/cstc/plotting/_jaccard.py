@@ -33,7 +33,7 @@ class JaccardDisplay:
     >>> import numpy as np
     >>> from cstc.plotting import JaccardDisplay
     >>> features = np.array([[1, 1, 1, 0], [1, 1, 0, 0], [0, 1, 0, 1]], dtype=bool)
-    >>> display = JaccardDisplay.from_predictions(features, ["$v^3$", "$v^4$", "$v^6$"])
+    >>> display = JaccardDisplay.from_predictions(features, ["v3", "v4", "v6"])
     >>> np.round(display.similarity[0], 2)
     array([1.  , 0.67, 0.25])
     """
@@ -65,7 +65,7 @@ class JaccardDisplay:
         averages = np.array([y[node == k].mean() for k in reached])
         order = np.argsort(-averages, kind="stable")
         labels = [with_minus(f"{average:.2f}") for average in averages[order]]
-        names = [f"$v^{{{k}}}$" for k in reached[order]]
+        names = [f"v{k}" for k in reached[order]]
         return cls.from_predictions(predictive_features(model)[reached[order]], names, labels=labels, ax=ax)
 
     @classmethod

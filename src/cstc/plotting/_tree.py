@@ -10,21 +10,42 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_consistent_length
 
-from ._drawing import EDGE, INK, PALE, as_number, as_percent, children, connect, layout, pyplot, with_minus, write
+from ._drawing import (
+    CLASS_COLOURS,
+    EDGE,
+    INK,
+    PALE,
+    as_number,
+    as_percent,
+    children,
+    connect,
+    layout,
+    pyplot,
+    wide,
+    with_minus,
+    wrapped,
+    write,
+)
 from ._flow import checked, ended, trace
 
 __all__ = ["TreeDisplay"]
 
-LINE_LENGTH = 22  # letters of the names of items below a node
+STEP, HIGH = 1.75, 1.05  # inches from a node to the next, to the right and down; more where texts need more lines
+LABEL, SMALL = 9.0, 7.0  # points: letters of labels, and of names and notes
+ROOM = 1.6  # inches for the texts of a node
+LABEL_LINES, NAME_LINES = 2, 3
+ONE_NODE = 1.5  # a tree of one node is drawn larger: there is room
+SCALES = 1.0, 1.6  # how much texts grow with the size of given axes
 
 
 class TreeDisplay:
     """The tree of classifiers: circles that classify, squares where rows leave.
 
     The upper child of a node stands above its lower one.  Above a node stands the average label of the rows that
-    pass it (for classes, the most frequent one), below it what the node newly buys and the mean price of that;
-    beside a terminal the cost of the path, as a mean over the rows that end there.  The thickness of a
-    line is the share of rows that take it.
+    pass it (for classes, the most frequent one), below it what the node newly buys, that on which most is spent first,
+    and the mean price of that; beside a terminal the cost of the path, as a mean over the rows that end there.  The
+    thickness of a line is the share of rows that take it.  A node has the colour of its average label; of more than
+    two classes, that of the most frequent one, which the legend names.
 
     Parameters are the numbers shown; use `from_estimator` or `from_predictions`.
 
@@ -39,7 +60,7 @@ class TreeDisplay:
     >>> display.figure_.savefig("tree.png")  # doctest: +SKIP
     """
 
-    def __init__(self, *, shape, flow, labels, values, label_name, item_names, prices, counting):
+    def __init__(self, *, shape, flow, labels, values, label_name, item_names, prices, counting, classes=None):
         self.shape = shape
         self.flow = flow
         self.labels = labels
@@ -48,6 +69,7 @@ class TreeDisplay:
         self.item_names = item_names
         self.prices = prices
         self.counting = counting
+        self.classes = classes
 
     @classmethod
     def from_estimator(cls, estimator, X, y=None, *, counting="branch", ax=None, caption=True) -> TreeDisplay:
@@ -138,42 +160,88 @@ class TreeDisplay:
             item_names=bill[0],
             prices=bill[1],
             counting=counting,
+            classes=None if classes is None or y is None or len(classes) <= 2 else [_named(each) for each in classes],
         )
 
     def plot(self, ax=None, *, caption=True) -> TreeDisplay:
         """Draw the tree into `ax`, or into a new figure."""
         plt = pyplot()
-        nodes, terminals = layout(self.shape)
+        places, ends = layout(self.shape)
+        texts = self._texts()
         # one unit of the axes is one inch at full size, so that circles and text keep their proportions
-        wide, high = 1.75, 1.05
-        nodes, terminals = nodes * (wide, -high), terminals * (wide, -high)
-        x_limits = (-0.75, terminals[:, 0].max() + 1.35)
-        note = self._caption(x_limits[1] - x_limits[0]) if caption else ""
-        y_limits = (terminals[:, 1].min() - 0.75 - 0.14 * len(note.splitlines()), 0.6)
+        n_lines = [len(names) for _, names in texts], [len(label) for label, _ in texts]
+        high = HIGH + 0.11 * max(0, max(n_lines[0]) - 2) + 0.14 * max(0, max(n_lines[1]) - 1)
+        nodes, terminals = places * (STEP, -high), ends * (STEP, -high)
+        widths = [wide(text, LABEL * 1.1) for label, _ in texts for text in label]
+        widths += [wide(text, SMALL) for _, names in texts for text in names]
+        x_limits = (-max(0.75, 0.1 + max(widths, default=0.0) / 2), terminals[:, 0].max() + 1.35)
+        width = x_limits[1] - x_limits[0]
+        note = self._caption(width) if caption else ""
+        keys, n_rows = self._legend(width)
+        foot = 0.14 * len(note.splitlines()) + 0.22 * n_rows
+        below = 0.58 + 0.11 * max(n_lines[0])
+        y_limits = (terminals[:, 1].min() - below - foot, 0.42 + 0.14 * max(n_lines[1]))
+        size = np.array([width, y_limits[1] - y_limits[0]])
+        self._scale = ONE_NODE if self.shape.n_nodes == 1 else 1.0
         if ax is None:
-            _, ax = plt.subplots(figsize=(x_limits[1] - x_limits[0], y_limits[1] - y_limits[0]))
+            _, ax = plt.subplots(figsize=tuple(self._scale * size))
             ax.set_position((0, 0, 1, 1))
+        else:
+            given = ax.get_window_extent().size / ax.figure.dpi
+            self._scale = float(np.clip((given / size).min(), *SCALES))
         ax.set(xlim=x_limits, ylim=y_limits, aspect="equal")
         ax.axis("off")
         for node in range(self.shape.n_nodes):
             for child in children(self.shape, node):
                 end = nodes[child] if child >= 0 else terminals[-1 - child]
                 share = self.flow.node_shares[child] if child >= 0 else self.flow.terminal_shares[-1 - child]
-                connect(ax, nodes[node], end, share)
-        self._draw_nodes(ax, nodes)
+                connect(ax, nodes[node], end, share, self._scale)
+        self._draw_nodes(ax, nodes, texts)
         self._draw_terminals(ax, terminals)
-        ax.text(
-            x_limits[0] + 0.15,
-            y_limits[0] + 0.1,
-            note,
-            fontsize=7,
-            color=PALE,
-            ha="left",
-            va="bottom",
-            parse_math=False,
-        )
+        left, bottom = x_limits[0] + 0.15, y_limits[0] + 0.1
+        self._write(ax, left, bottom, note, fontsize=SMALL, color=PALE, ha="left", va="bottom")
+        self._draw_legend(ax, keys, left, bottom + 0.14 * len(note.splitlines()) + 0.08)
         self.ax_, self.figure_ = ax, ax.figure
         return self
+
+    def _texts(self) -> list[tuple[list[str], list[str]]]:
+        """For each node the lines above it, and those of the names of what it buys."""
+        found = []
+        for node in range(self.shape.n_nodes):
+            label = [] if self.labels is None else wrapped(self.labels[node], ROOM, LABEL * 1.1, LABEL_LINES)
+            names: list[str] = []
+            if self.flow.node_shares[node] > 0 and self.flow.node_prices is not None:
+                names = _shopping_list(self.item_names, self.flow.node_items[node], self.prices)
+            found.append((label, names))
+        return found
+
+    def _write(self, ax: Any, x: float, y: float, text: str, **options: Any) -> None:
+        write(ax, x, y, text, **options | {"fontsize": self._scale * options.get("fontsize", LABEL)})
+
+    def _legend(self, width: float) -> tuple[list[tuple[int, float, int, str]], int]:
+        """The classes that colour some node: their numbers, places (inches from the left, row) and names."""
+        if self.classes is None:
+            return [], 0
+        shown = sorted({int(value) for value in self.values if np.isfinite(value)})
+        found: list[tuple[int, float, int, str]] = []
+        x, row = 0.0, 0
+        for value in shown:
+            (name,) = wrapped(self.classes[value], width - 0.6, SMALL, 1) or [""]
+            needed = 0.35 + wide(name, SMALL)
+            if found and x + needed > width - 0.25:
+                x, row = 0.0, row + 1
+            found.append((value, x, row, name))
+            x += needed
+        return found, row + 1
+
+    def _draw_legend(self, ax: Any, keys: list[tuple[int, float, int, str]], left: float, bottom: float) -> None:
+        from matplotlib.patches import Circle
+
+        n_rows = max((row for _, _, row, _ in keys), default=0) + 1
+        for value, x, row, name in keys:
+            y = bottom + 0.22 * (n_rows - 1 - row) + 0.08
+            ax.add_patch(Circle((left + x + 0.06, y), 0.06, fc=_class_colour(value), ec=INK, lw=0.6, zorder=3))
+            self._write(ax, left + x + 0.17, y, name, fontsize=SMALL, color=PALE, ha="left")
 
     def _caption(self, width: float) -> str:
         """How to read the picture, in lines for so many inches."""
@@ -183,22 +251,22 @@ class TreeDisplay:
         note = f"{above}{below}Lines: share of rows. Cost: mean of the path{how.get(self.counting, '')}."
         return fill(note, width=int(width / 0.058))
 
-    def _draw_nodes(self, ax: Any, places: np.ndarray) -> None:
+    def _draw_nodes(self, ax: Any, places: np.ndarray, texts: list[tuple[list[str], list[str]]]) -> None:
         from matplotlib.patches import Circle
 
-        colour = _label_colours(self.values)
-        for node, (x, y) in enumerate(places):
+        colour = _label_colours(self.values, self.classes is not None)
+        for node, ((x, y), (label, names)) in enumerate(zip(places, texts, strict=True)):
             face, ink = colour(node)
             rim = INK if self.flow.node_shares[node] > 0 else EDGE
             ax.add_patch(Circle((x, y), 0.22, fc=face, ec=rim, lw=1.3, zorder=3))
-            ax.text(x, y, f"$v^{{{node}}}$", ha="center", va="center", fontsize=10, color=ink, zorder=5)
-            if self.labels is not None:
-                write(ax, x, y + 0.34, self.labels[node], fontweight="bold")
+            size = {"fontsize": 10 * self._scale, "color": ink, "zorder": 5}
+            ax.text(x, y, f"$v^{{{node}}}$", ha="center", va="center", **size)
+            if label:
+                self._write(ax, x, y + 0.27, "\n".join(label), fontweight="bold", va="bottom", linespacing=1.05)
             if self.flow.node_shares[node] > 0 and self.flow.node_prices is not None:
-                names = _shopping_list(self.item_names, self.flow.node_items[node], self.prices)
                 price = self.flow.node_prices[node]
-                write(ax, x, y - 0.33, f"+{as_number(price)}" if names or price else "buys nothing", color=PALE)
-                write(ax, x, y - 0.43, names, fontsize=7, color=PALE, va="top", linespacing=1.0)
+                self._write(ax, x, y - 0.33, f"+{as_number(price)}" if names or price else "buys nothing", color=PALE)
+                self._write(ax, x, y - 0.43, "\n".join(names), fontsize=SMALL, color=PALE, va="top", linespacing=1.0)
 
     def _draw_terminals(self, ax: Any, places: np.ndarray) -> None:
         from matplotlib.patches import Rectangle
@@ -207,16 +275,19 @@ class TreeDisplay:
             cost, share = self.flow.terminal_costs[terminal], self.flow.terminal_shares[terminal]
             ax.add_patch(Rectangle((x - 0.07, y - 0.07), 0.14, 0.14, fc=INK if share else EDGE, ec="none", zorder=3))
             if not share:
-                write(ax, x + 0.16, y, "no rows", ha="left", color=PALE)
+                self._write(ax, x + 0.16, y, "no rows", ha="left", color=PALE)
                 continue
             extra = self.flow.terminal_prices[terminal]
-            write(ax, x + 0.16, y + 0.09, f"cost {as_number(cost)}", ha="left", fontweight="bold")
+            self._write(ax, x + 0.16, y + 0.09, f"cost {as_number(cost)}", ha="left", fontweight="bold")
             note = f"{as_percent(share)} of rows" + (f", +{as_number(extra)} here" if extra else "")
-            write(ax, x + 0.16, y - 0.09, note, ha="left", fontsize=7, color=PALE)
+            self._write(ax, x + 0.16, y - 0.09, note, ha="left", fontsize=SMALL, color=PALE)
 
 
 def _average_labels(classes: np.ndarray | None, y: np.ndarray, visits: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """What to write above each node, and a number to colour it by: NaN where there is none."""
+    """What to write above each node, and a number to colour it by: NaN where there is none.
+
+    Of more than two classes, the number is that of the most frequent one.
+    """
     texts, values = [], np.full(visits.shape[1], np.nan)
     spread = float(y.std()) or 1.0
     decimals = max(0, 2 - int(np.floor(np.log10(spread))))  # three digits of the spread
@@ -227,31 +298,46 @@ def _average_labels(classes: np.ndarray | None, y: np.ndarray, visits: np.ndarra
             continue
         if classes is None or len(classes) == 2:
             values[node] = here.mean()
+        else:
+            values[node] = np.bincount(here, minlength=len(classes)).argmax()
         if classes is None:
             texts.append(with_minus(f"{here.mean():.{decimals}f}"))
             continue
         share = np.bincount(here, minlength=len(classes)) / len(here)
-        name = classes[share.argmax()]
-        texts.append(f"{f'class {name}' if np.issubdtype(classes.dtype, np.number) else name}: {share.max():.0%}")
+        texts.append(f"{_named(classes[share.argmax()])}: {share.max():.0%}")
     return texts, values
 
 
-def _shopping_list(names: Sequence[str], shares: np.ndarray, prices: np.ndarray) -> str:
-    """The items on which most is spent at a node, as many names as fit a line; how many others there are."""
+def _named(value: Any) -> str:
+    """A class; one that is a number is called so."""
+    return f"class {value}" if isinstance(value, int | float | np.number) else str(value)
+
+
+def _shopping_list(names: Sequence[str], shares: np.ndarray, prices: np.ndarray) -> list[str]:
+    """The items on which most is spent at a node, in lines: as many whole names as find room, and how many others."""
     bought = np.flatnonzero(shares)
     order = bought[np.lexsort((bought, -(shares * prices)[bought]))]
-    line, n_shown = "", 0
-    for item in order:
-        longer = line + (", " if line else "") + names[item]
-        if n_shown and len(longer) > LINE_LENGTH:
-            break
-        line, n_shown = longer if len(longer) <= LINE_LENGTH else longer[: LINE_LENGTH - 1] + "…", n_shown + 1
-    return line + (f"\nand {len(order) - n_shown} more" if len(order) > n_shown else "")
+    lines: list[str] = []
+    for shown in range(len(order), 0, -1):
+        lines = wrapped(", ".join(names[item] for item in order[:shown]), ROOM, SMALL, NAME_LINES + 1)
+        if len(lines) <= NAME_LINES:
+            return lines + ([f"and {len(order) - shown} more"] if len(order) > shown else [])
+    if not lines:
+        return []
+    # not even the first one has room
+    lines = wrapped(names[order[0]], ROOM, SMALL, NAME_LINES)
+    return lines + ([f"and {len(order) - 1} more"] if len(order) > 1 else [])
 
 
-def _label_colours(values: np.ndarray | None):
+def _class_colour(number: int) -> str:
+    """Of a class: each has its own while there are enough."""
+    return CLASS_COLOURS[number] if number < len(CLASS_COLOURS) else EDGE
+
+
+def _label_colours(values: np.ndarray | None, are_classes: bool):
     """A function from node to the colours of its disc and of its name."""
     from matplotlib import colormaps
+    from matplotlib.colors import to_rgb
 
     if values is None or not np.isfinite(values).any():
         return lambda node: ("white", INK)
@@ -260,6 +346,9 @@ def _label_colours(values: np.ndarray | None):
     def colour(node: int) -> tuple[Any, str]:
         if not np.isfinite(values[node]):
             return "white", INK
+        if are_classes:
+            face = _class_colour(int(values[node]))
+            return face, "white" if np.dot(to_rgb(face), (0.3, 0.59, 0.11)) < 0.5 else INK
         part = (values[node] - low) / (high - low) if high > low else 0.5
         return colormaps["cividis"](0.1 + 0.85 * part), "white" if part < 0.55 else INK
 
