@@ -6,7 +6,6 @@ examples/tutorials, run at build; the reference comes from the docstrings.  A wa
 
 import os
 import sys
-import warnings
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -70,11 +69,10 @@ def setup(app):
 # ---------------------------------------------------------------------------------------------- the tutorials
 
 os.environ.setdefault("MPLBACKEND", "Agg")
-warnings.filterwarnings("error", category=DeprecationWarning, module=r"cstc(\.|$)")
 
 
-def in_small_steps(gallery_conf, fname):
-    """Figures that fit the width of a page."""
+def with_figures_that_fit(gallery_conf, fname):
+    """Called before each script: figures that fit the width of a page."""
     import matplotlib.pyplot as plt
 
     plt.rcParams["figure.dpi"] = 110
@@ -92,7 +90,7 @@ sphinx_gallery_conf = {
     "min_reported_time": 1e9,
     "reference_url": {},
     "remove_config_comments": True,
-    "reset_modules": ("matplotlib", in_small_steps),
+    "reset_modules": ("matplotlib", with_figures_that_fit),
     "show_memory": False,
     "show_signature": False,
     "within_subsection_order": "FileNameSortKey",
@@ -120,4 +118,4 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"index": [], "install": [], "first-model": [], "changelog": []}
+html_sidebars = {"index": [], "install": [], "first-model": []}
