@@ -5,6 +5,7 @@ examples/tutorials, run at build; the reference comes from the docstrings.  A wa
 """
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -56,14 +57,26 @@ numpydoc_validation_checks = {"GL01", "GL05", "GL06", "GL07", "GL10", "PR02", "S
 
 
 
-def skip_what_others_wrote(app, what, name, found, skip, options):
+#: What predictors call on a session, and nobody else.
+FOR_PREDICTORS = {"accept_held", "failure_of", "give_up_if_lost", "go_to", "holds", "is_gone", "lose", "note_failure"}
+FOR_PREDICTORS |= {"receive", "receive_bad", "receive_failure", "receive_numbers", "resume", "value_of"}
+FOR_PREDICTORS |= {"warn_of_unseen"}
+
+
+def skip_what_is_not_for_users(app, what, name, found, skip, options):
     """Methods that come from scikit-learn, numpy or Python have their own documentation, with links of their own."""
     home = getattr(found, "__module__", None) or getattr(getattr(found, "fget", None), "__module__", None) or "cstc"
-    return True if home.partition(".")[0] != "cstc" or name.endswith("_request") else None
+    of_session = getattr(found, "__qualname__", "").startswith("Session.") and name in FOR_PREDICTORS
+    return True if of_session or home.partition(".")[0] != "cstc" or name.endswith("_request") else None
+
+
+def leave_out_private_parameters(app, what, name, found, options, signature, returns):
+    return (re.sub(r", _\w+=[^,)]+", "", signature) if signature else signature), returns
 
 
 def setup(app):
-    app.connect("autodoc-skip-member", skip_what_others_wrote)
+    app.connect("autodoc-skip-member", skip_what_is_not_for_users)
+    app.connect("autodoc-process-signature", leave_out_private_parameters)
 
 
 # ---------------------------------------------------------------------------------------------- the tutorials
