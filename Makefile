@@ -46,6 +46,7 @@ help:
 
 demo: $(DEMO_READY)
 	$(BIN)/python examples/demo.py
+	$(BIN)/python examples/command.py
 
 # Reasons of skips are shown: without a browser and axe-core, the page of a report is not tried in one.
 test: lint
@@ -88,7 +89,7 @@ setup: $(TEST_READY)
 # install includes what the demo needs.
 $(DEMO_READY): $(SETUP) | $(BIN)/python
 	@echo "Installing cstc and what the demo needs into $(VENV) (about a minute, only the first time) ..."
-	@$(PIP) install --editable ".[plot,frames]"
+	@$(PIP) install --editable ".[plot,frames,cli]"
 	@touch $@
 
 $(TEST_READY): $(SETUP) | $(BIN)/python

@@ -1,4 +1,4 @@
-"""What `make demo` runs: quality against cost on two data sets, a table, and a picture (about a minute).
+"""What `make demo` runs first: quality against cost on two data sets, a table, and a picture (about a minute).
 
     python examples/demo.py            both data sets, mean of three splits
     python examples/demo.py --quick    one split, fewer settings, for a first look or a test

@@ -75,7 +75,7 @@ def test_csv_with_requirements_and_evaluation(tmp_path):
         ("feature,cost\na,1\n ,2\n", "line 3: the name is empty"),
         ("feature,cost\na,\n", "line 2: 'a' has neither a price nor items that it requires"),
         ("feature,cost\na\n", "line 2: 'a' has neither a price nor items that it requires"),
-        ("feature;cost\na;1\n", "the header is ['feature;cost']; it needs a column 'feature' and a column 'cost'"),
+        ("feature|cost\na|1\n", "the header is ['feature|cost']; it needs a column 'feature' and a column 'cost'"),
         ("", "the header is []; it needs a column 'feature' and a column 'cost'"),
     ],
 )
@@ -85,6 +85,29 @@ def test_csv_errors_name_file_and_line(tmp_path, text, message):
     with pytest.raises(ValueError, match=re.escape(message)) as error:
         CostModel.from_csv(path)
     assert str(error.value).startswith(str(path))
+
+
+def test_csv_as_spreadsheets_save_it(tmp_path):
+    path = tmp_path / "prices.csv"
+    path.write_text('# what things cost\n"# shared, items",,,\n\ncolumn,price,requires\na,1,draw\ndraw,2.5,\n,,\n')
+    assert CostModel.from_csv(path) == CostModel({"a": 1.0, "draw": 2.5}, {"a": ["draw"]})
+    path.write_text('#;;\ncolumn;price;requires\na;1,25;"draw;b"\nb;0;\ndraw;2,5;\n')
+    assert CostModel.from_csv(path) == CostModel({"a": 1.25, "b": 0.0, "draw": 2.5}, {"a": ["draw", "b"]})
+    path.write_text("# one\n# two\ncolumn,price\na,1\nb,many\n")
+    with pytest.raises(ValueError, match="line 5: the price of 'b' is 'many'"):
+        CostModel.from_csv(path)
+    path.write_bytes("column,price\nGröße,1\n".encode("cp1252"))
+    with pytest.raises(ValueError, match="line 2: this is no text in UTF-8"):
+        CostModel.from_csv(path)
+
+
+def test_csv_without_the_line_of_a_target(tmp_path):
+    path = tmp_path / "prices.csv"
+    path.write_text("column,price\na,1\ntarget,\n")
+    assert CostModel.from_csv(path, without=["target"]).prices == {"a": 1.0}
+    path.write_text("column,price\na,1\ntarget,\ntarget,\n")
+    with pytest.raises(ValueError, match="line 4: 'target' appears twice"):
+        CostModel.from_csv(path, without=["target"])
 
 
 def test_what_an_estimator_takes_as_costs():

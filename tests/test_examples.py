@@ -36,6 +36,19 @@ def test_demo(tmp_path):
     assert not done.stderr
 
 
+def test_command(tmp_path):
+    done = run("command.py", "--quick", folder=tmp_path)
+    out = tmp_path / "out" / "command"
+    assert {"train.csv", "test.csv", "prices.csv", "frontier"} <= {path.name for path in out.iterdir()}
+    assert "blood draw,5,," in (out / "prices.csv").read_text().splitlines()
+    typed = [line.split()[2] for line in done.stdout.splitlines() if line.startswith("$ cstc ")]
+    assert typed[:5] == ["prices", "frontier", "predict", "explain", "evaluate"]
+    assert (typed[5:] == ["report"]) == (out / "report.html").exists()
+    costs = next(line.split() for line in done.stdout.splitlines() if line.startswith("mean cost "))
+    assert float(costs[2]) < float(costs[5])  # ours, then that of plain LightGBM
+    run("command.py", "--quick", folder=tmp_path)  # a second time, over the files of the first
+
+
 def test_quadrants(tmp_path):
     done = run("quadrants.py", "--rows", 500, "--cost-weights", 0.03, "--out", "quadrants.png", folder=tmp_path)
     pictures = {"quadrants.png", "quadrants-tree.png", "quadrants-paper.png", "quadrants-paper-tree.png"}

@@ -9,8 +9,9 @@ item has a price and is paid once per input.  The paper is the case of one item 
 from __future__ import annotations
 
 import csv
+import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral
@@ -19,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CostModel", "ResolvedCosts", "as_cost_model", "counted", "is_number", "shorten", "span"]
+__all__ = ["CostModel", "ResolvedCosts", "as_cost_model", "counted", "is_number", "price_lines"]
+__all__ += ["shorten", "span"]
 
 
 MOST_EXPENSIVE = 1e100
@@ -220,12 +222,21 @@ class CostModel:
         return isinstance(self.prices, dict) and _are_numbers(self.prices)
 
     @classmethod
-    def from_csv(cls, path: str | Path, *, evaluation: float = 0.0) -> CostModel:
+    def from_csv(cls, path: str | Path, *, evaluation: float = 0.0, without: Iterable[str] = ()) -> CostModel:
         """Read prices from a CSV file with a header.
 
-        Columns: ``feature`` (or ``name``, ``item``), ``cost`` (or ``price``) and, optionally,
+        Columns: ``feature`` (or ``column``, ``name``, ``item``), ``cost`` (or ``price``) and, optionally,
         ``requires``: names separated by semicolons.  A line may also price an item that is no feature,
-        such as a blood draw.  Other columns are ignored.
+        such as a blood draw.  Other columns are ignored, and so are lines above the header that begin with ``#``.
+        Fields are separated by commas, or by semicolons or tabs, where 2,10 is a price, too.
+
+        Parameters
+        ----------
+        path : path
+        evaluation : float, default=0.0
+            As in the constructor.
+        without : iterable of str, optional
+            Names whose lines are left out, such as that of a target.
 
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "prices.csv"
@@ -233,36 +244,25 @@ class CostModel:
         >>> CostModel.from_csv(path).price_of(["FTI", "TT4"])
         25.92
         """
-        path = Path(path)
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            reader = csv.DictReader(lines)
-            header = reader.fieldnames = [name.strip() for name in reader.fieldnames or []]
-            name_column = next((c for c in ("feature", "name", "item") if c in header), None)
-            price_column = next((c for c in ("cost", "price") if c in header), None)
-            if name_column is None or price_column is None:
-                raise ValueError(f"{path}: the header is {header}; it needs a column 'feature' and a column 'cost'")
-            prices: dict[str, float] = {}
-            requires: dict[str, list[str]] = {}
-            for row in reader:
-                where = f"{path}, line {reader.line_num}"
-                if None in row:  # a price of 17,61 must not be read as 17
-                    raise ValueError(f"{where}: more fields than the {len(header)} of the header, {header}")
-                name = (row[name_column] or "").strip()
-                price = (row[price_column] or "").strip()
-                items = [part.strip() for part in (row.get("requires") or "").split(";") if part.strip()]
-                if not name:
-                    raise ValueError(f"{where}: the name is empty")
-                if name in prices or name in requires:
-                    raise ValueError(f"{where}: {name!r} appears twice")
-                if not price and not items:
-                    raise ValueError(f"{where}: {name!r} has neither a price nor items that it requires")
-                if price:
-                    try:
-                        prices[name] = _check_price(name, price)
-                    except ValueError as error:
-                        raise ValueError(f"{where}: {error}") from None
-                if items:
-                    requires[name] = items
+        path, left_out = Path(path), set(without)
+        prices: dict[str, float] = {}
+        requires: dict[str, list[str]] = {}
+        seen: set[str] = set()
+        for where, name, price, items in price_lines(path):
+            if name in seen:
+                raise ValueError(f"{where}: {name!r} appears twice")
+            seen.add(name)
+            if name in left_out:
+                continue
+            if not price and not items:
+                raise ValueError(f"{where}: {name!r} has neither a price nor items that it requires")
+            if price:
+                try:
+                    prices[name] = _check_price(name, price)
+                except ValueError as error:
+                    raise ValueError(f"{where}: {error}") from None
+            if items:
+                requires[name] = items
         return cls(prices, requires, evaluation)
 
     def price_of(self, features: Iterable[str | int]) -> float:
@@ -369,6 +369,41 @@ class CostModel:
 
         visit(name)
         return seen
+
+
+def price_lines(given: str | Path) -> Iterator[tuple[str, str, str, list[str]]]:
+    """Of each line below the header: where it stands, its name, its price as text, and what it requires."""
+    path = Path(given)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ValueError(f"{path}, line {line}: this is no text in UTF-8; save the file as CSV in UTF-8") from None
+    lines = list(io.StringIO(text, newline=""))
+    told = [bool(line.strip()) and not line.lstrip().startswith(("#", '"#')) for line in lines]
+    n_comments = told.index(True) if any(told) else len(lines)
+    head = lines[n_comments] if any(told) else ""
+    separator = next((mark for mark in (";", "\t") if head.count(mark) > head.count(",")), ",")
+    reader = csv.reader(lines[n_comments:], delimiter=separator)
+    header = [name.strip() for name in next(reader, [])]
+    name_at = next((header.index(c) for c in ("feature", "column", "name", "item") if c in header), None)
+    price_at = next((header.index(c) for c in ("cost", "price") if c in header), None)
+    if name_at is None or price_at is None:
+        raise ValueError(f"{path}: the header is {header}; it needs a column 'feature' and a column 'cost'")
+    for row in reader:
+        where = f"{path}, line {n_comments + reader.line_num}"
+        if not any(cell.strip() for cell in row):  # as spreadsheets leave behind
+            continue
+        if len(row) > len(header):  # a price of 17,61 must not be read as 17
+            raise ValueError(f"{where}: more fields than the {len(header)} of the header, {header}")
+        cells = [cell.strip() for cell in row] + [""] * (len(header) - len(row))
+        name, price = cells[name_at], cells[price_at]
+        required = cells[header.index("requires")] if "requires" in header else ""
+        if not name:
+            raise ValueError(f"{where}: the name is empty")
+        if separator != ",":
+            price = price.replace(",", ".")
+        yield where, name, price, [part.strip() for part in required.split(";") if part.strip()]
 
 
 def _sum(prices: list[float]) -> float:

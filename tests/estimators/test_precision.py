@@ -129,9 +129,10 @@ def test_bins_of_many_rows_keep_no_rows(monkeypatch):
     monkeypatch.setattr("cstc.boosting.MANY_ROWS", 100)
     X, y = make_data()
     rows, columns = Rows(X, y, np.ones(len(X))), np.arange(4)
-    binned = Binned(boosting(), rows, columns, bin_blocks(boosting(), rows, [columns]))
+    blocks = bin_blocks(boosting(), rows, [columns])
+    binned = Binned(boosting(), rows, columns, blocks)
     assert binned.rows.X is None
-    assert binned._bins.data is None
+    assert blocks.together(columns).data is None
     assert binned.boost_without(np.arange(len(X)) < 100).current_iteration() == 5
     assert binned.boost_all(3).current_iteration() == 3
 

@@ -325,13 +325,13 @@ def test_the_first_of_the_papers_models_is_that_of_a_single_fit():
 
 def test_a_solution_is_the_start_of_the_next_smaller_weight(monkeypatch):
     starts = {}
-    original = CSTCRegressor._fit
+    original = CSTCRegressor._fit_rows
 
     def fit(self, *rows, start=None, **options):
         starts[self.cost_weight] = start
         return original(self, *rows, start=start, **options)
 
-    monkeypatch.setattr(CSTCRegressor, "_fit", fit)
+    monkeypatch.setattr(CSTCRegressor, "_fit_rows", fit)
     frontier = two(paper(), cost_weights=[100.0, 50.0, 0.01, 0.005, 0.0003, 0.00015, 0.0])
     solutions = {model.cost_weight: model._solution for model in frontier.tried_models_}
     assert starts[0.005] is solutions[0.01] is not None
@@ -385,13 +385,13 @@ def test_rows_that_choose_teach_nothing():
 def test_holds_out_its_own_validation_rows(kind, monkeypatch):
     X, y = classes(3, n=200)
     seen = []
-    original = CSTCClassifier._fit
+    original = CSTCClassifier._fit_rows
 
-    def fit(self, X, y, *rest, **options):
-        seen.append(np.asarray(y))
-        return original(self, X, y, *rest, **options)
+    def fit(self, taught, *rest, **options):
+        seen.append(np.asarray(taught.y))
+        return original(self, taught, *rest, **options)
 
-    monkeypatch.setattr(CSTCClassifier, "_fit", fit)
+    monkeypatch.setattr(CSTCClassifier, "_fit_rows", fit)
     rows = kind(X) if kind in (np.asarray, list) else kind({f"c{j}": X[:, j] for j in range(6)})
     frontier = Frontier(CSTCClassifier(**QUICK), cost_weights=[0.05], validation_fraction=0.25).fit(rows, y)
     assert {len(part) for part in seen} == {150}
@@ -404,10 +404,13 @@ def test_holds_out_its_own_validation_rows(kind, monkeypatch):
 def test_ranker_holds_out_whole_queries(monkeypatch):
     X, y, qid = queries()
     seen = []
-    original = CSTCRanker._fit
-    monkeypatch.setattr(
-        CSTCRanker, "_fit", lambda self, *rest, **options: seen.append(rest[6]) or original(self, *rest, **options)
-    )
+    original = CSTCRanker._fit_rows
+
+    def fit(self, taught, *rest, **options):
+        seen.append(taught.qid)
+        return original(self, taught, *rest, **options)
+
+    monkeypatch.setattr(CSTCRanker, "_fit_rows", fit)
     Frontier(CSTCRanker(costs=PRICES, **QUICK), cost_weights=[0.02]).fit(X, y, qid=qid)
     found, counts = np.unique(seen[0], return_counts=True)
     assert len(found) == 40
@@ -616,7 +619,7 @@ def test_finished_models_are_restored_as_full_estimators(tmp_path, monkeypatch):
     frontier = Frontier(estimator, n_weights=5, checkpoint=tmp_path / "new" / "folder")
     first = clone(frontier).fit(frame, names)
     assert all([row.verdict for row in model.candidates_].count("taken") == 1 for model in first.models_)
-    monkeypatch.setattr(CSTCClassifier, "_fit", never)
+    monkeypatch.setattr(CSTCClassifier, "_fit_rows", never)
     second = clone(frontier).fit(frame, names)
     assert_same(first, second, frame)
     for a, b in zip(first.models_, second.models_, strict=True):
@@ -677,7 +680,7 @@ def test_ranker_checkpoint(tmp_path, monkeypatch):
     X, y, qid = queries()
     frontier = Frontier(CSTCRanker(costs=PRICES, **QUICK), cost_weights=[0.02], checkpoint=tmp_path)
     first = clone(frontier).fit(X, y, qid=qid)
-    monkeypatch.setattr(CSTCRanker, "_fit", never)
+    monkeypatch.setattr(CSTCRanker, "_fit_rows", never)
     assert_same(first, clone(frontier).fit(X, y, qid=qid), X)
 
 
@@ -718,7 +721,7 @@ def test_a_checkpoint_knows_the_parameters_of_its_method(tmp_path, monkeypatch):
         two(CSTCRegressor(**options | {"method": deep}), checkpoint=tmp_path / "shallow")
     # a name is the method with its defaults
     first = two(CSTCRegressor(**options | {"method": "paper"}), cost_weights=[0.1], checkpoint=tmp_path / "named")
-    monkeypatch.setattr(CSTCRegressor, "_fit", never)
+    monkeypatch.setattr(CSTCRegressor, "_fit_rows", never)
     again = two(CSTCRegressor(**options | {"method": Paper()}), cost_weights=[0.1], checkpoint=tmp_path / "named")
     assert first.tried_ == again.tried_
     auto = [

@@ -200,7 +200,7 @@ class CSTCBase(BaseEstimator):
                 f"the loss still fell after max_iter={method.max_iter} steps; "
                 f"a larger max_iter of the method, or a tol above {method.tol:g}, ends this",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         return self
 

@@ -32,9 +32,12 @@ import json
 import math
 import os
 import re
+import shutil
 import stat
+import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, BinaryIO, NamedTuple
 
@@ -51,7 +54,7 @@ from .shape import TreeShape
 from .training import Training, as_iso_date
 from .validate import ModelFileError, check_memory, fail, shown, validate_model
 
-__all__ = ["FileIdentity", "ModelFileError", "load", "load_named", "save", "write_whole"]
+__all__ = ["FileIdentity", "ModelFileError", "load", "load_named", "save", "whole_file", "write_whole"]
 
 FORMAT = "cstc-model"
 MAX_BYTES = 256 * 2**20
@@ -673,15 +676,32 @@ def _read_manifest(raw: bytearray) -> dict[str, Any]:
 
 def write_whole(path: str, content: bytes) -> None:
     """Write beside the target, then rename: whoever opens `path` sees the old file or the new one."""
+    with whole_file(path) as stream:
+        stream.write(content)
+
+
+@contextmanager
+def whole_file(path: str) -> Iterator[BinaryIO]:
+    """A stream to write a file with, which takes its place when all of it is written; after an error it is gone.
+
+    A device or a pipe, such as /dev/null, is not replaced: it is given all that was written, at the end.
+    """
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        with tempfile.TemporaryFile() as waiting:
+            yield waiting
+            waiting.seek(0)
+            with open(path, "wb") as target:
+                shutil.copyfileobj(waiting, target, CHUNK)
+        return
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"the folder {folder!r} does not exist; make it first, or give another path")
     unfinished = os.path.join(folder, f".cstc-{os.urandom(8).hex()}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     descriptor = os.open(unfinished, flags, 0o666)  # the rights of any new file, by the user's umask
     try:
-        with open(descriptor, "wb") as stream:
-            stream.write(content)
+        with open(descriptor, "w+b") as stream:
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(unfinished, path)
