@@ -10,6 +10,7 @@ SETUP      := pyproject.toml setup.py native/_native.c
 DEMO_READY := $(VENV)/.installed-demo
 TEST_READY := $(VENV)/.installed-test
 DEV_READY  := $(VENV)/.installed-dev
+DOCS_READY := $(VENV)/.installed-docs
 
 # The oldest versions that pyproject.toml allows, in an environment of their own, with the oldest Python.
 OLDEST       := .venv-oldest
@@ -27,7 +28,7 @@ AXE_VERSION := 4.14.0
 AXE_DIGEST  := 20c09fe157a8a34a30e241aaa1fcdade657734f08ab379ecfbeb7d45cc46e878
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-oldest lint axe fuzz sanitize mutants setup clean
+.PHONY: help demo test test-oldest lint docs axe fuzz sanitize mutants setup clean
 .DELETE_ON_ERROR:
 
 help:
@@ -35,6 +36,7 @@ help:
 	@echo "make test    install the test tools into $(VENV), lint, type-check and run the tests"
 	@echo "make test-oldest  most of the tests with the oldest versions that pyproject.toml allows, in $(OLDEST)"
 	@echo "make lint    only ruff, mypy and the import contract"
+	@echo "make docs    build the site into build/docs/html, run its tutorials and check its links"
 	@echo "make axe     fetch axe-core by npm, with which the tests check the page of a report for accessibility"
 	@echo "make fuzz    load 100,000 damaged and forged model files (about 10 minutes; SEED=7 for other ones)"
 	@echo "make sanitize  the compiled walk under the sanitizers for addresses and undefined behaviour (about 20 seconds)"
@@ -57,6 +59,12 @@ lint: $(TEST_READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# A name or a link that leads nowhere is a warning, and a warning fails.  Pages that are gone must not stay.
+docs: $(DOCS_READY)
+	rm -rf build/docs docs/api docs/tutorials
+	$(BIN)/python -m sphinx -W --keep-going -n -q -d build/docs/doctrees docs build/docs/html
+	$(BIN)/python docs/check_site.py build/docs/html
 
 axe: $(AXE)
 
@@ -93,6 +101,11 @@ $(DEV_READY): $(SETUP) | $(BIN)/python
 	@$(PIP) install --editable ".[dev]"
 	@touch $(DEMO_READY) $(TEST_READY) $@
 
+$(DOCS_READY): $(SETUP) | $(BIN)/python
+	@echo "Installing cstc and what the site needs into $(VENV) (about a minute, only the first time) ..."
+	@$(PIP) install --editable ".[docs]"
+	@touch $(DEMO_READY) $@
+
 $(OLDEST_READY): $(SETUP) tests/oldest.txt
 	@echo "Installing cstc and its oldest dependencies into $(OLDEST) (about a minute, only the first time) ..."
 	@$(OLDEST_PYTHON) -m venv --clear $(OLDEST)
@@ -107,5 +120,5 @@ $(BIN)/python:
 
 clean:
 	rm -rf build dist out .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
-	rm -rf src/*.egg-info .coverage htmlcov
+	rm -rf src/*.egg-info .coverage htmlcov docs/api docs/tutorials
 	find src tests examples benchmarks -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,5 +1,6 @@
 """The examples run from start to end as plain scripts, quickly, and write their pictures."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -90,6 +91,36 @@ def test_quadrants_by_distance(tmp_path):
     assert len(paper) == 3  # slope 1 and two sharper ones
     assert f"python examples/quadrants.py {' '.join(map(str, options))}" in table
     assert table in done.stdout
+
+
+def saves_money(printed):
+    paid = float(re.search(r"this model   AUC [\d.]+ for ([\d.]+) on average", printed)[1])
+    return 0 < paid < 20 and "Why it stopped: " in printed
+
+
+def saves_time(printed):
+    (ours, paid), (plain, all_of_it) = re.findall(r"NDCG@5 ([\d.]+) for ([\d.]+) ms", printed)
+    return float(paid) < float(all_of_it) / 3 and float(ours) > 0.95 * float(plain)
+
+
+def costs_least_in_all(printed):
+    totals = dict(re.findall(r"^([a-z ]+?) +look-ups .*in all +([\d.]+)$", printed, re.MULTILINE))
+    return len(totals) == 4 and min(totals, key=lambda name: float(totals[name])) == "this model"
+
+
+TUTORIALS = {"laboratory_tests": saves_money, "paid_lookups": costs_least_in_all, "search_ranking": saves_time}
+
+
+@pytest.mark.parametrize("name", TUTORIALS)
+def test_tutorials(name, tmp_path):
+    done = run(f"tutorials/{name}.py", folder=tmp_path)
+    assert TUTORIALS[name](done.stdout), done.stdout
+    assert not done.stderr  # no warning, either
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_tutorial_is_left_out():
+    assert set(TUTORIALS) == {path.stem for path in (EXAMPLES / "tutorials").glob("*.py")}
 
 
 def test_service(tmp_path):

@@ -238,6 +238,8 @@ class CostModel:
         without : iterable of str, optional
             Names whose lines are left out, such as that of a target.
 
+        Examples
+        --------
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "prices.csv"
         >>> _ = path.write_text("feature,cost,requires\\nTT4,14.51,\\nT4U,11.41,\\nFTI,,TT4;T4U\\n")
