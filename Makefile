@@ -12,6 +12,9 @@ TEST_READY := $(VENV)/.installed-test
 DEV_READY  := $(VENV)/.installed-dev
 DOCS_READY := $(VENV)/.installed-docs
 
+# Test files run side by side, one process for each core; each test has one thread.
+SIDE_BY_SIDE := -n logical --maxprocesses 8 --dist loadfile
+
 # The oldest versions that pyproject.toml allows, in an environment of their own, with the oldest Python.
 OLDEST       := .venv-oldest
 OLDEST_READY := $(OLDEST)/.installed
@@ -50,10 +53,10 @@ demo: $(DEMO_READY)
 
 # Reasons of skips are shown: without a browser and axe-core, the page of a report is not tried in one.
 test: lint
-	$(BIN)/python -m pytest -rs
+	$(BIN)/python -m pytest -rs $(SIDE_BY_SIDE)
 
 test-oldest: $(OLDEST_READY)
-	$(OLDEST)/bin/python -m pytest -p no:cacheprovider $(OLDEST_TESTS)
+	$(OLDEST)/bin/python -m pytest -p no:cacheprovider $(SIDE_BY_SIDE) $(OLDEST_TESTS)
 
 lint: $(TEST_READY)
 	$(BIN)/ruff check .

@@ -78,7 +78,7 @@ def small_frontier() -> Frontier:
 
 def local_cluster(**options: Any) -> LocalCluster:
     warnings.filterwarnings("ignore", "Port .* is already in use")
-    return LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, **options)
+    return LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", **options)
 
 
 # -- overhead and cores ------------------------------------------------------------------------------------------------

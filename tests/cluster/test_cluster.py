@@ -23,7 +23,7 @@ TESTS = Path(__file__).parents[1]
 def cluster():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of ports that others use
-        with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster:
             yield cluster
 
 
