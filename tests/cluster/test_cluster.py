@@ -10,6 +10,8 @@ import time
 import warnings
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from distributed import Client, LocalCluster
 
@@ -59,6 +61,16 @@ def kept_here():
     from cstc.cluster.tasks import KEPT
 
     return len(KEPT._values)
+
+
+def test_a_folder_that_was_written_anew_is_read_anew(client, tmp_path):
+    """A worker may have kept rows of an earlier fit."""
+    table, y, _ = world("regression")
+    for sign in (1, -1):
+        rows = table.append_column("target", pa.array(sign * y))
+        pq.write_table(rows, tmp_path / "rows.parquet")
+        there = estimator("regression").fit(tmp_path / "rows.parquet", target="target", executor=client)
+        assert there.score(table, sign * y) > 0.2
 
 
 def test_many_rows_are_binned_on_the_workers(client, tmp_path, monkeypatch):
@@ -147,5 +159,6 @@ def test_what_fails_on_a_worker_says_what_where_and_what_would_help(client, tmp_
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Workers, "submit", break_it)
-        with pytest.raises(RuntimeError, match=r"the expert on \d column.*on worker tcp://.*part-1.parquet"):
+        said = r"the expert .*on \d column.*on worker tcp://.*part-1.parquet.*all workers"
+        with pytest.raises(RuntimeError, match=said):
             estimator("regression").fit(**given, executor=client)

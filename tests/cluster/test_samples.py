@@ -1,6 +1,8 @@
 """Samples: rows that judge teach nothing, all others teach, and queries stay whole."""
 
 import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,11 +29,12 @@ def test_rows_that_judge_teach_nothing_and_all_others_do(sizes, by_query, n_per_
     assert 0 < len(core) <= n_per_fit
     seen = [samples.of(number).numbers() for number in range(3 * (n // n_per_fit + 2))]
     assert max(map(len, seen)) <= n_per_fit
-    assert min(map(len, seen)) > 0
+    left = n - len(core)
+    assert min(map(len, seen)) >= min(n_per_fit, left) - (2 * max(sizes) if by_query else 0)
     taught = set(np.concatenate(seen).tolist())
     assert not taught & set(core.tolist())
+    assert taught | set(core.tolist()) == set(range(n))
     if not by_query:
-        assert taught | set(core.tolist()) == set(range(n))
         k = (n - len(core)) // n_per_fit  # so many samples in a row have nothing in common
         assert len(np.unique(np.concatenate(seen[:k] or [seen[0]]))) == sum(map(len, seen[:k] or [seen[0]]))
     else:
@@ -94,6 +97,24 @@ def test_queries_that_row_groups_cut_are_left_out(queries, rows_of_a_group, n_pe
         for query in np.unique(qid[part]):
             assert (qid[part] == query).sum() == queries[query]
     assert not set(np.concatenate(parts[1:]).tolist()) & set(parts[0].tolist())
+
+
+def test_queries_that_are_larger_than_a_fit_are_refused():
+    with pytest.raises(ValueError, match=r"rows_per_fit=100 is too small: a query has 120 rows.*give 1200 or more"):
+        core_of_rows(rows_of(500, [120] + [38] * 10), 100)
+
+
+def test_further_rows_with_other_targets_are_others(tmp_path):
+    """A checkpoint of the one does not go on with the other."""
+    given = as_folder(tmp_path / "rows", "regression")
+    stored = InFolder(Folder.open(given["X"]), "target")
+    _, samples = core_of_folder(stored, 150, None)
+    before = samples.identity()
+    assert before == core_of_folder(stored, 150, None)[1].identity()
+    table = pq.read_table(tmp_path / "rows/part-1.parquet")
+    changed = table.set_column(table.column_names.index("target"), "target", pc.negate(table["target"]))
+    pq.write_table(changed, tmp_path / "rows/part-1.parquet", row_group_size=70)
+    assert core_of_folder(stored, 150, None)[1].identity() != before
 
 
 def test_row_groups_that_cut_many_queries_are_said(tmp_path):

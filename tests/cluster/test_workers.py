@@ -103,6 +103,33 @@ def test_scratch_needs_an_executor_and_a_folder(pool, tmp_path):
         frontier("regression").fit(X, y, executor=pool, scratch=3)
 
 
+def test_a_scratch_without_room_says_so(pool, tmp_path, monkeypatch):
+    def full(rows, folder):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(module.InScratch, "write", full)
+    with Workers(pool, tmp_path) as workers, pytest.raises(OSError, match=r"No space left.*give scratch=.*room"):
+        workers.publish(ROWS, Units())
+    assert not list(tmp_path.iterdir())
+
+
+def test_workers_that_die_again_and_again(pool):
+    class KilledWorker(Exception):
+        pass
+
+    class Deadly(ThreadPoolExecutor):
+        def submit(self, function, *args):
+            if function is module._run:
+                future = Future()
+                future.set_exception(KilledWorker())
+                return future
+            return super().submit(function, *args)
+
+    said = r"the task: workers died again and again .*rows_per_fit"
+    with Deadly(1) as deadly, Workers(deadly) as workers, pytest.raises(TaskFailed, match=said):
+        workers.results([Task(time.time)])
+
+
 def test_a_method_without_work_for_workers_says_so(pool):
     X, y = np.random.default_rng(0).normal(size=(100, 3)), np.arange(100.0)
     with pytest.raises(ValueError, match="executor is given, and Paper has no use for it"):
@@ -114,7 +141,7 @@ def test_scratch_is_empty_in_the_end_also_after_an_error(pool, tmp_path, monkeyp
     estimator("regression").fit(X, y, executor=pool, scratch=tmp_path)
     assert not list(tmp_path.iterdir())
     monkeypatch.setattr("cstc.cluster.tasks.Grow.__call__", lambda self: 1 / 0)
-    with pytest.raises(TaskFailed, match=r"the expert on \d columns?, fold \d of 3, on worker .*: ZeroDivisionError"):
+    with pytest.raises(TaskFailed, match=r"the expert .*on \d columns?, fold \d of 3, on worker .*: ZeroDiv"):
         estimator("regression").fit(X, y, executor=pool, scratch=tmp_path)
     assert not list(tmp_path.iterdir())
 

@@ -5,10 +5,11 @@ What is read is a row of pieces: some rows of one row group after the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from ..rows import Units
 
 __all__ = ["InFolder", "Piece", "Reading"]
 
+ROWS_AT_ONCE = 1 << 16  # of row groups that are smaller
 
 class Piece(NamedTuple):
     """Rows that lie together."""
@@ -49,6 +51,8 @@ class Reading:
         What a row of each class counts.
     units : Units
         Of the targets.
+    token : str
+        Another one for each fit: a worker that kept rows of an earlier fit does not take them for those of this one.
     """
 
     names: tuple[str, ...]
@@ -57,6 +61,7 @@ class Reading:
     classes: np.ndarray | None = None
     class_weights: np.ndarray | None = None
     units: Units = field(default_factory=Units)
+    token: str = field(default_factory=lambda: uuid4().hex)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +104,7 @@ class InFolder:
 
     @cached_property
     def key(self) -> str:
-        reading = self._reading
-        return f"{self.folder.path} {self.target} {self.weight} {self.pieces} {reading.units} {reading.class_weights}"
+        return f"{self._reading.token} {self.pieces}"
 
     @cached_property
     def _pieces(self) -> tuple[Piece, ...]:
@@ -128,7 +132,7 @@ class InFolder:
         weights = np.asarray(table[self.weight]).astype(np.float64) if self.weight else np.ones(len(y))
         if table[self.target].null_count or (y.dtype.kind == "f" and not np.isfinite(y).all()):
             raise ValueError(f"column {self.target!r} of {self.folder.path} lacks values; every row needs a target")
-        if not (weights >= 0).all():
+        if not (np.isfinite(weights) & (weights >= 0)).all():
             raise ValueError(f"column {self.weight!r} of {self.folder.path} has weights that are not 0 or more")
         if reading.classes is None:
             y = y.astype(np.float64)
@@ -138,8 +142,8 @@ class InFolder:
             codes = np.searchsorted(reading.classes, y)
             if (reading.classes[np.minimum(codes, len(reading.classes) - 1)] != y).any():
                 raise ValueError(
-                    f"column {self.target!r} of {self.folder.path} has classes that the rows which judge do not have; "
-                    f"those have {reading.classes.tolist()}"
+                    f"column {self.target!r} of {self.folder.path} has classes that none of the rows which judge has; "
+                    f"those have {reading.classes.tolist()}: leave such rows out, or give a larger rows_per_fit"
                 )
             y = codes
             if reading.class_weights is not None:
@@ -151,11 +155,11 @@ class InFolder:
         found = np.empty((n, len(columns)), dtype=self._reading.dtype, order="F")
         names = [self._reading.names[column] for column in columns.tolist()]
         categories = {name: levels for name, levels in self._reading.categories.items() if name in names}
-        for number, some in self._in_pieces(at):
-            own = encode(self._of_piece(self._pieces[number], names), categories, names)
+        for pieces, some in self._together(at):
+            own = encode(self._of_pieces(self._pieces[pieces], names), categories, names)
             if np.isinf(own).any():
                 raise ValueError(f"a column of {self.folder.path} holds an infinite value; give numbers, or none")
-            found[some] = own if at is None else own[at[some] - self._starts[number]]
+            found[some] = own if at is None else own[at[some] - self._starts[pieces.start]]
         return found
 
     def table(self, names: Iterable[str] | None = None) -> Any:
@@ -163,19 +167,33 @@ class InFolder:
         import pyarrow
 
         names = list(self.folder.columns) if names is None else list(names)
-        found = [self._of_piece(piece, names) for piece in self._pieces]
+        found = [self._of_pieces(self._pieces[pieces], names) for pieces, _ in self._together()]
         return pyarrow.concat_tables(found).unify_dictionaries() if found else self.folder.read(names, [])
 
-    def _of_piece(self, piece: Piece, names: list[str]) -> Any:
-        return self.folder.read(names, [piece.place]).slice(piece.first, piece.n_rows)
+    def _of_pieces(self, pieces: Sequence[Piece], names: list[str]) -> Any:
+        import pyarrow
 
-    def _in_pieces(self, at: np.ndarray | None = None) -> Iterator[tuple[int, slice]]:
-        """Which rows, or which of the given ones, lie in each piece."""
+        table = self.folder.read(names, [piece.place for piece in pieces])
+        starts = np.cumsum([0, *(self.folder.groups[piece.place].n_rows for piece in pieces)]).tolist()
+        if starts[-1] == sum(piece.n_rows for piece in pieces):
+            return table
+        parts = [table.slice(start + piece.first, piece.n_rows) for start, piece in zip(starts, pieces, strict=False)]
+        return pyarrow.concat_tables(parts)
+
+    def _together(self, at: np.ndarray | None = None) -> Iterator[tuple[slice, slice]]:
+        """Pieces that are read together, and which rows, or which of the given ones, lie there.
+
+        Small ones are, since each reading takes its time; a large one is read alone.
+        """
         ends = self._starts if at is None else np.searchsorted(at, self._starts)
-        for number in range(len(self._pieces)):
-            if ends[number] < ends[number + 1]:
-                yield number, slice(int(ends[number]), int(ends[number + 1]))
+        first = 0
+        while first < len(self._pieces):
+            last = int(np.searchsorted(self._starts, self._starts[first] + ROWS_AT_ONCE, side="right")) - 1
+            last = max(first + 1, last)
+            if ends[first] < ends[last]:
+                yield slice(first, last), slice(int(ends[first]), int(ends[last]))
+            first = last
 
     def steps(self, at: np.ndarray, n_rows: int) -> Iterator[slice]:
-        for _, some in self._in_pieces(at):
+        for _, some in self._together(at):
             yield some

@@ -9,6 +9,7 @@ is known there as it is.
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -45,6 +46,38 @@ class Samples(Protocol):
         """The rows of one ensemble; the next number gets the next ones."""
 
 
+class _Rounds:
+    """Things of some sizes in an order that is cut into samples, one after the other, round and round.
+
+    The last sample of a round is filled up by the first things, so that all samples are about as large.
+    """
+
+    def __init__(self, sizes: np.ndarray, most: int):
+        self._most = most
+        self.ends = np.concatenate([[0], np.cumsum(sizes)])
+        self._starts = [0]
+        while (end := self._end(self._starts[-1], most)) < len(sizes):
+            self._starts.append(end)
+
+    def of(self, number: int) -> list[slice]:
+        """The things of a sample, as one range or two."""
+        n, start = len(self.ends) - 1, self._starts[number % len(self._starts)]
+        end = self._end(start, self._most)
+        left = self._most - int(self.ends[end] - self.ends[start])
+        if end < n or self.ends[1] > left:
+            return [slice(start, end)]
+        return [slice(0, min(start, self._end(0, left))), slice(start, end)]
+
+    def _end(self, start: int, most: int) -> int:
+        """The first thing that there is no room for; one is always taken."""
+        return max(start + 1, up_to(self.ends, self.ends[start] + most))
+
+
+def up_to(ends: np.ndarray, most: int) -> int:
+    """The place of the last of some rising numbers that is not above `most`."""
+    return int(np.searchsorted(ends, most, side="right")) - 1
+
+
 @dataclass(frozen=True, eq=False)
 class RowSamples:
     """Samples of rows that are in memory, or were.
@@ -55,27 +88,24 @@ class RowSamples:
         All rows.
     order : int ndarray
         Those that teach, in the order in which they are sampled.
-    ends : int ndarray
-        Where a sample may end: after each of so many rows, rising.
+    sizes : int ndarray
+        How many of them stay together, one query after the other.
     n_per_fit : int
     """
 
     part: Part
     order: np.ndarray
-    ends: np.ndarray
+    sizes: np.ndarray
     n_per_fit: int
 
     def of(self, number: int) -> Part:
-        n = len(self.order)
-        first = self._end(number * self.n_per_fit % n)
-        end = self._end(min(first + self.n_per_fit, n))
-        some = self.order[first:end] if end > first else self.order[: self._end(self.n_per_fit)]
-        return self.part.take(np.sort(some))
+        ends = self._rounds.ends
+        ranges = [self.order[ends[some.start] : ends[some.stop]] for some in self._rounds.of(number)]
+        return self.part.take(np.sort(np.concatenate(ranges)))
 
-    def _end(self, at: int) -> int:
-        """The last place up to here where a sample may end."""
-        before = np.searchsorted(self.ends, at, side="right") - 1
-        return int(self.ends[before]) if before >= 0 else 0
+    @cached_property
+    def _rounds(self) -> _Rounds:
+        return _Rounds(self.sizes, self.n_per_fit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,31 +125,23 @@ class FolderSamples:
     n_per_fit: int
 
     def of(self, number: int) -> Part:
-        start = self._starts[number % len(self._starts)]
-        found = self.pieces[start : self._end(start)]
-        if self._end(start) == len(self.pieces):  # the last sample of a round is filled up by the first pieces
-            left = self.n_per_fit - _total(found)
-            sizes = np.cumsum([piece.n_rows for piece in self.pieces[:start]])
-            found += self.pieces[: np.searchsorted(sizes, left, side="right")]
+        found = [piece for some in self._rounds.of(number) for piece in self.pieces[some]]
         return Part(self.stored.of_pieces(tuple(sorted(found))))
 
     @cached_property
-    def _starts(self) -> list[int]:
-        """Where the samples of a round begin."""
-        found = [0]
-        while (end := self._end(found[-1])) < len(self.pieces):
-            found.append(end)
-        return found
-
-    def _end(self, start: int) -> int:
-        """The first piece that a sample has no room for; one piece is always taken."""
-        sizes = np.cumsum([piece.n_rows for piece in self.pieces[start:]])
-        return start + max(1, int(np.searchsorted(sizes, self.n_per_fit, side="right")))
+    def _rounds(self) -> _Rounds:
+        return _Rounds(np.array([piece.n_rows for piece in self.pieces]), self.n_per_fit)
 
     def identity(self) -> dict[str, Any]:
-        """What tells these rows from others."""
+        """What tells these rows from others: where they lie, and their targets and weights."""
+        stored, digest = self.stored, hashlib.sha256()
+        for place in range(len(stored.folder.groups)):
+            table = stored.folder.read([name for name in (stored.target, stored.weight) if name], [place])
+            for column in table.columns:
+                values = column.to_numpy()
+                digest.update(repr(values.tolist()).encode() if values.dtype == object else values.tobytes())
         groups = [list(piece) for piece in sorted(self.pieces)]
-        return {"rows": _total(self.pieces), "pieces": groups, "columns": list(self.stored.folder.columns)}
+        return {"targets": f"sha256:{digest.hexdigest()}", "pieces": groups, "columns": list(stored.folder.columns)}
 
     def read_as(self, reading: Reading) -> FolderSamples:
         return replace(self, stored=self.stored.read_as(reading))
@@ -130,18 +152,21 @@ class FolderSamples:
 
 def core_of_rows(rows: Rows, n_per_fit: int) -> tuple[np.ndarray, RowSamples]:
     """The rows (rising numbers) that judge, and samples of the others; whole queries.  `rows` have a part."""
-    rng = np.random.default_rng(n_per_fit)
-    n = len(rows)
+    rng, n = np.random.default_rng(n_per_fit), len(rows)
     if rows.qid is None:
-        order, ends = rng.permutation(n), np.arange(n + 1)
+        order, sizes = rng.permutation(n), np.ones(n, dtype=int)
     else:
         _, query, sizes = np.unique(rows.qid, return_inverse=True, return_counts=True)
         places = rng.permutation(len(sizes))
-        order = np.argsort(places[query], kind="stable")
-        ends = np.concatenate([[0], np.cumsum(sizes[np.argsort(places)])])
-    n_core = int(ends[np.searchsorted(ends, min(CORE, n_per_fit, n // 2), side="right") - 1])
-    later = ends[ends >= n_core] - n_core
-    return np.sort(order[:n_core]), RowSamples(rows.part, order[n_core:], later, n_per_fit)
+        order, sizes = np.argsort(places[query], kind="stable"), sizes[np.argsort(places)]
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    first = up_to(ends, min(CORE, n_per_fit, n // 2))
+    if not first or sizes.max() > n_per_fit:
+        raise ValueError(
+            f"rows_per_fit={n_per_fit} is too small: a query has {sizes.max()} rows, and queries stay whole; give "
+            f"{10 * sizes.max()} or more"
+        )
+    return np.sort(order[: ends[first]]), RowSamples(rows.part, order[ends[first] :], sizes[first:], n_per_fit)
 
 
 def core_of_folder(stored: InFolder, n_per_fit: int, qid: str | None) -> tuple[InFolder, FolderSamples]:
@@ -168,18 +193,16 @@ def core_of_folder(stored: InFolder, n_per_fit: int, qid: str | None) -> tuple[I
         share = -(-left // max(1, min(CORE_PIECES, len(order)) - number))
         end = min(piece.end, piece.first + share) if left > 0 else piece.first
         if cuts is not None:
-            own = cuts[piece.place]
-            end = int(own[np.searchsorted(own, end, side="right") - 1])
+            end = int(cuts[piece.place][up_to(cuts[piece.place], end)])
         if end > piece.first:
             core.append(Piece(piece.place, piece.first, end))
         if piece.end > end:
             teach.append(Piece(piece.place, end, piece.end))
-    at_ends = {} if cuts is None else dict(enumerate(cuts))
-    teach = [part for piece in teach for part in _cut(piece, n_per_fit, at_ends.get(piece.place))]
+    teach = [part for piece in teach for part in _cut(piece, n_per_fit, None if cuts is None else cuts[piece.place])]
     if not core or not teach:
         raise ValueError(
-            f"{folder!r} cannot be parted into rows that teach and rows that judge; write smaller row groups, or give "
-            "a larger rows_per_fit"
+            f"{folder!r} cannot be parted into rows that teach and rows that judge; give a larger rows_per_fit, and "
+            "row groups that cut few queries"
         )
     return stored.of_pieces(tuple(sorted(core))), FolderSamples(stored, tuple(teach), n_per_fit)
 
@@ -194,8 +217,8 @@ def _cut(piece: Piece, most: int, ends: np.ndarray | None) -> list[Piece]:
     while first < piece.end:
         end = min(first + most, piece.end)
         if ends is not None:
-            before = int(ends[np.searchsorted(ends, end, side="right") - 1])
-            end = before if before > first else int(ends[np.searchsorted(ends, first, side="right")])
+            before = int(ends[up_to(ends, end)])
+            end = before if before > first else int(ends[up_to(ends, first) + 1])  # a query that is larger than that
         found.append(Piece(piece.place, first, end))
         first = end
     return found
@@ -203,16 +226,18 @@ def _cut(piece: Piece, most: int, ends: np.ndarray | None) -> list[Piece]:
 
 def _starts_of_queries(folder: Folder, qid: str) -> Sequence[np.ndarray]:
     """For each row group, where its queries begin, and the row after the last one; those that are cut are no part."""
-    columns = [np.asarray(folder.read([qid], [place])[qid]) for place in range(len(folder.groups))]
-    found = []
-    for place, column in enumerate(columns):
-        starts = np.flatnonzero(np.concatenate([[True], column[1:] != column[:-1]])[: len(column)])
-        before = next((other[-1] for other in reversed(columns[:place]) if len(other)), None)
-        after = next((other[0] for other in columns[place + 1 :] if len(other)), None)
-        ends: list[Any] = [*starts.tolist(), len(column)]
-        if len(column) and after is not None and column[-1] == after:
-            ends.pop()  # its last query goes on in the next one
-        if len(column) and before is not None and column[0] == before:
-            ends.pop(0)  # its first query began in the one before
-        found.append(np.array(ends or [0]))
-    return found
+    found: list[list[int]] = []
+    before: Any = None  # the last query so far, and the row group that it lies in
+    for place, group in enumerate(folder.groups):
+        column = folder.read([qid], [place])[qid]
+        queries = np.asarray(column)
+        if getattr(column, "null_count", 0) or (queries.dtype.kind == "f" and np.isnan(queries).any()):
+            raise ValueError(f"column {qid!r} of {folder.path} lacks values; every row needs a query")
+        ends = [*np.flatnonzero(queries[1:] != queries[:-1]) + 1, group.n_rows] if group.n_rows else []
+        if group.n_rows and before is not None and before[0] == queries[0]:
+            found[before[1]].pop()  # its last query goes on here
+        elif group.n_rows:
+            ends.insert(0, 0)
+        found.append(list(map(int, ends)))
+        before = (queries[-1], place) if group.n_rows else before
+    return [np.array(ends or [0]) for ends in found]

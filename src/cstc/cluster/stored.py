@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -140,9 +141,17 @@ class Part:
 
     def numbers(self) -> np.ndarray:
         """Of its rows, among those that are stored."""
+        return self._numbers
+
+    @cached_property
+    def _numbers(self) -> np.ndarray:
         if self.bits is None:
             return np.arange(self.stored.n_rows)
         return np.flatnonzero(np.unpackbits(np.frombuffer(self.bits, np.uint8), count=self.stored.n_rows))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What was worked out does not travel."""
+        return Part, (self.stored, self.bits)
 
     def take(self, at: np.ndarray) -> Part:
         """The part of the rows of the given numbers, in rising order, or where a mask holds."""

@@ -60,7 +60,9 @@ class Bins:
         sets = b"|".join(each.tobytes() for each in self.sets)
         key = ("bins", *self.part.key, sets, self.boosting.constant.tobytes())
         n_columns = len(np.unique(np.concatenate(self.sets)))
-        blocks = KEPT(key, lambda: self._blocks(y, weights), lambda _: len(y) * n_columns)  # a byte for each cell
+        # a byte for each cell; each block has targets, weights and starting scores, too
+        per_row = n_columns + len(self.sets) * (8 + 8 * len(self.boosting.constant))
+        blocks = KEPT(key, lambda: self._blocks(y, weights), lambda _: len(y) * per_row)
         return Binned(boosting, Rows(None, y, weights), columns, blocks)
 
     def _blocks(self, y: np.ndarray, weights: np.ndarray) -> ColumnBlocks:
@@ -161,6 +163,8 @@ def _rows(part: Part, columns: np.ndarray) -> Rows:
     """Some columns of the rows that count."""
     y, weights = part.targets()
     counts = None if weights.all() else np.flatnonzero(weights)
+    if counts is not None and not len(counts):
+        raise ValueError("all rows that this fit reads have weight 0; leave such rows out")
     cells = part.cells(columns, counts)
     return Rows(cells, y, weights) if counts is None else Rows(cells, y[counts], weights[counts])
 

@@ -6,6 +6,7 @@ that fails for a reason of its own ends the fit, with one sentence that says wha
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import queue
@@ -13,6 +14,7 @@ import shutil
 import socket
 import tempfile
 import threading
+import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -31,9 +33,10 @@ from .stored import InScratch, Part
 
 __all__ = ["TaskFailed", "Workers", "check_executor", "workers_of"]
 
-MOST_REPEATED = 3  # tasks that are given out again when they are gone, beside one for each
+MOST_REPEATED = 3  # more than one for each task: that often tasks that the cluster forgot are given out again
 PART_OF_MEMORY = 4  # of a worker's limit, one part in so many is for what it keeps
-PACKAGES = ("cstc", "lightgbm", "numpy", "scipy", "scikit-learn")
+PACKAGES = ("cstc", "lightgbm", "numpy", "scipy", "scikit-learn", "pyarrow")
+PATIENCE = 10.0  # seconds between two looks at whether there are workers
 
 
 class TaskFailed(RuntimeError):
@@ -56,7 +59,7 @@ def check_executor(executor: Any, scratch: Any) -> None:
         raise TypeError(f"scratch is {scratch!r}; give the path of a folder that all workers see, or None")
     if executor is None:
         raise ValueError("scratch is given without an executor, and nothing would be written there; leave it out")
-    if not Path(scratch).is_dir():
+    if not os.fspath(scratch) or not Path(scratch).is_dir():
         raise ValueError(f"scratch {str(scratch)!r} is no folder; give one that all workers see")
 
 
@@ -92,9 +95,11 @@ class Workers:
 
     def __init__(self, executor: Any, scratch: Any = None):
         check_executor(executor, scratch)
-        self._executor, self._dask, self._scratch = executor, _is_dask(executor), scratch
+        self._executor, self._dask = executor, _is_dask(executor)
+        self._scratch = None if scratch is None else Path(scratch).absolute()
         self._folder: Path | None = None
         self._open: set[Any] = set()
+        self._looks_again = time.monotonic() + PATIENCE
         self._lock = threading.Lock()
 
     def __enter__(self) -> Workers:
@@ -106,16 +111,18 @@ class Workers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._lock:
-            left, self._open = list(self._open), set()
-        for future in left:
-            future.cancel()
-        tasks.KEPT.forget()  # where workers are threads of this process
-        if self._dask and self._executor.status == "running":
-            with suppress(Exception):  # the fit is done, or failed for a reason that is worth more
-                self._executor.run(_forget, on_error="ignore")
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        try:
+            with self._lock:
+                left, self._open = list(self._open), set()
+            for future in left:
+                _cancel(future)
+            tasks.KEPT.forget()  # where workers are threads of this process
+            if self._dask and self._executor.status == "running":
+                with suppress(Exception):  # the fit is done, or failed for a reason that is worth more
+                    self._executor.run(_forget, on_error="ignore")
+        finally:
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
@@ -125,15 +132,20 @@ class Workers:
             part = rows.part.in_units(units)
             self._check_seen(part.stored.folder.path, "X; give one that all workers see")
             return part
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="cstc-", dir=self._scratch))
-            # workers may be other users of the folder
-            self._folder.chmod(0o755)
-        folder = self._folder / uuid.uuid4().hex
-        folder.mkdir()
-        stored = InScratch.write(rows, folder)
-        where = "scratch" if self._scratch is None else f"scratch {str(self._scratch)!r}"
-        self._check_seen(stored.folder, f"{where}; give scratch=, a folder that all workers see")
+        try:
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="cstc-", dir=self._scratch))
+                self._folder.chmod(0o755)  # workers may be other users
+            folder = self._folder / uuid.uuid4().hex
+            folder.mkdir()
+            stored = InScratch.write(rows, folder)
+        except OSError as error:
+            where = tempfile.gettempdir() if self._scratch is None else self._scratch
+            raise OSError(
+                f"rows cannot be written into {str(where)!r} ({error}); give scratch=, a folder that all workers see, "
+                "with room for them"
+            ) from error
+        self._check_seen(stored.folder, "scratch; give scratch=, a folder that all workers see")
         return Part(stored)
 
     def _check_seen(self, path: str, what: str) -> None:
@@ -144,7 +156,12 @@ class Workers:
     def _everywhere(self, function: Callable[..., Any], *args: Any) -> dict[str, Any]:
         """What each worker says; where workers cannot be addressed, what one of them says."""
         if self._dask:
-            return self._executor.run(function, *args)
+            found = self._executor.run(function, *args, on_error="return")
+            for worker, said in found.items():
+                if isinstance(said, Exception) and not isinstance(said, OSError):
+                    raise ValueError(f"worker {worker} cannot run cstc: {said}; install the same version there")
+            # those that did not answer are gone
+            return {worker: said for worker, said in found.items() if not isinstance(said, Exception)}
         return {"of the executor": self._executor.submit(function, *args).result()}
 
     def _compare_versions(self) -> None:
@@ -179,6 +196,7 @@ class Workers:
                 try:
                     number = over.get(timeout=WAKE)
                 except queue.Empty:
+                    self._look_for_workers()
                     continue
                 task, future = wanted[number], futures[number]
                 self._settle(future)
@@ -198,9 +216,17 @@ class Workers:
             return found
         except BaseException:
             for future in futures:
-                future.cancel()
+                _cancel(future)
                 self._settle(future)
             raise
+
+    def _look_for_workers(self) -> None:
+        """Say once that all workers are gone."""
+        if self._dask and time.monotonic() > self._looks_again:
+            self._looks_again = time.monotonic() + PATIENCE
+            if not self._executor.scheduler_info()["workers"]:
+                self._looks_again = math.inf
+                warnings.warn("the cluster has no workers any more; the fit waits for the next one", stacklevel=2)
 
     def _give_out(self, task: Any, number: int, over: queue.SimpleQueue[int]) -> Any:
         future = self.submit(task)
@@ -223,6 +249,11 @@ class Workers:
             self._open.discard(future)
 
 
+def _cancel(future: Any) -> None:
+    with suppress(Exception):  # of a client that is closed
+        future.cancel()
+
+
 def _explained(task: Any, error: Exception) -> TaskFailed:
     """A failure as one sentence that says what would help."""
     if isinstance(error, TaskFailed):
@@ -239,8 +270,8 @@ def _explained(task: Any, error: Exception) -> TaskFailed:
         )
     if type(error).__name__ == "KilledWorker":
         return TaskFailed(
-            f"{task.what}: {error}. If workers run out of memory, give them more of it, or let each fit read fewer "
-            "rows, with method=Experts(rows_per_fit=...)"
+            f"{task.what}: workers died again and again while they did it. If they ran out of memory, give them more "
+            "of it, or let each fit read fewer rows, with method=Experts(rows_per_fit=...)"
         )
     return TaskFailed(f"{task.what}: {type(error).__name__}: {error}")
 
@@ -258,7 +289,7 @@ def _run(task: Any) -> Any:
         help_ = ""
         if isinstance(error, MemoryError) or "bad allocation" in str(error) or "bad_alloc" in str(error):
             help_ = "; give workers more memory, or let each fit read fewer rows: method=Experts(rows_per_fit=...)"
-        elif isinstance(error, OSError):
+        elif isinstance(error, OSError) or "Parquet" in str(error):
             help_ = "; all workers must see the files, and nobody may change them during the fit"
         said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise TaskFailed(f"{task.what}, on worker {_name()}: {said}{help_}") from error

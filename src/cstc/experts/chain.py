@@ -231,12 +231,16 @@ class ChainGrower:
         if whole:
             self.report(f"{len({each.tobytes() for each in sets})} experts on up to {len(columns)} features")
         wanted = [(each, boosting) for each in sets]
+        names = [f"the expert on all features{of_whom}"]
+        for order in orders:
+            names += [f"the expert of stage {k}, {order.name}{of_whom}," for k in range(len(order.stages))]
         if boosting.costs.evaluation:
             wanted += [(each, _hasty(boosting)) for each in sets[1:] if len(each)]
+            names += [name for name, each in zip(names[1:], sets[1:], strict=True) if len(each)]
         work, n_boosters = experts.work(wanted)
         progress.begin(f"experts{of_whom}", work, n_boosters, once=whole)
         blocks = bin_blocks(boosting, rows, [each for each in sets if len(each)], ahead=boosting.workers is None)
-        experts.grow(wanted, blocks)
+        experts.grow(wanted, names, blocks)
         self.n_grown += len(experts)
         everything = experts[columns, boosting]
         staged = [[(stage, experts[stage.columns, boosting]) for stage in order.stages] for order in orders]
@@ -276,12 +280,16 @@ class _ExpertStore:
         self._rows, self._folds, self._calibrated_by, self._more = rows, folds, calibrated_by, more
         self._grown: dict[tuple[bytes, int], Expert] = {}
 
-    def grow(self, wanted: Sequence[tuple[np.ndarray, Boosting]], blocks: ColumnBlocks | None) -> None:
+    def grow(
+        self, wanted: Sequence[tuple[np.ndarray, Boosting]], names: Sequence[str], blocks: ColumnBlocks | None
+    ) -> None:
         distinct = {self._key(*each): each for each in wanted}
+        called = {self._key(*each): name for each, name in reversed(list(zip(wanted, names, strict=True)))}
+        of_whom = [called[key] for key in distinct]
         if self._more is None:
-            found = grow_experts(list(distinct.values()), self._rows, self._folds, blocks)
+            found = grow_experts(list(distinct.values()), self._rows, self._folds, blocks, names=of_whom)
         else:
-            found = grow_on_samples_of(list(distinct.values()), self._rows, self._more, self._n_members)
+            found = grow_on_samples_of(list(distinct.values()), self._rows, self._more, self._n_members, of_whom)
         if self._calibrated_by is not None:
             found = [calibrated_expert(expert, self._calibrated_by, self._rows) for expert in found]
         self._grown |= dict(zip(distinct, found, strict=True))

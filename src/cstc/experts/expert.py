@@ -123,15 +123,22 @@ def grow_experts(
     blocks: ColumnBlocks | None = None,
     *,
     parts: Sequence[np.ndarray] | None = None,
+    names: Sequence[str] | None = None,
 ) -> list[Expert]:
     """An expert for each (columns, how to boost), all side by side.
 
     Each is one member without each fold, all with the same number of rounds; or without each of `parts` (bool).
+    Who reads of a failure finds them by their `names`.
     """
+    names = ["the expert"] * len(wanted) if names is None else names
     if parts is None:
         assert folds is not None
         parts = [folds == fold for fold in np.unique(folds)]
-    asked = [Wanted(columns, boosting, parts) for columns, boosting in wanted if len(columns)]
+    asked = [
+        Wanted(columns, boosting, parts, name=name)
+        for (columns, boosting), name in zip(wanted, names, strict=True)
+        if len(columns)
+    ]
     members = iter(grow_members(asked, rows, blocks))
     return [
         _finish(next(members), rows) if len(columns) else constant_expert(boosting.constant, len(rows))
@@ -140,14 +147,15 @@ def grow_experts(
 
 
 def grow_on_samples_of(
-    wanted: Sequence[tuple[np.ndarray, Boosting]], rows: Rows, more: Samples, n_members: int
+    wanted: Sequence[tuple[np.ndarray, Boosting]], rows: Rows, more: Samples, n_members: int, names: Sequence[str]
 ) -> list[Expert]:
     """An expert for each (columns, how to boost), whose members learn from samples of further rows.
 
     No member ever saw one of `rows`: what predicts, the mean of all members, is known at all of them.
     """
-    with_columns = [each for each in wanted if len(each[0])]
-    members = iter(grow_on_samples(with_columns, rows, more, n_members)) if with_columns else iter(())
+    named = [(each, name) for each, name in zip(wanted, names, strict=True) if len(each[0])]
+    asked, own_names = [each for each, _ in named], [name for _, name in named]
+    members = iter(grow_on_samples(asked, rows, more, n_members, own_names)) if named else iter(())
     found = []
     for columns, boosting in wanted:
         if not len(columns):

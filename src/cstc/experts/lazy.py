@@ -194,7 +194,8 @@ class LazyExperts:
         parts = [self._folds == fold for fold in np.unique(self._folds)]
         self._expect(len(parts) + 1)
         blocks = bin_blocks(boosting, rows, [columns], ahead=boosting.workers is None)
-        (members,) = grow_members([Wanted(columns, boosting, parts, strength, buys=True)], rows, blocks)
+        wanted = Wanted(columns, boosting, parts, strength, buys=True, name="the lazy expert")
+        (members,) = grow_members([wanted], rows, blocks)
         margins = np.tile(boosting.constant, (len(rows), 1))
         items = np.zeros((len(rows), costs.n_items), dtype=bool)
         for out, heard in zip(parts, members.heard, strict=True):

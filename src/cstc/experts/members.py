@@ -56,6 +56,8 @@ class Wanted:
         Of lazy prices (`boosting`).
     buys : bool
         Whether it is asked what the branches of rows buy.
+    name : str
+        For those who read of a failure.
     """
 
     columns: np.ndarray
@@ -63,6 +65,7 @@ class Wanted:
     parts: Sequence[np.ndarray]
     cost_weight: float = 0.0
     buys: bool = False
+    name: str = "the expert"
 
     @property
     def feature_items(self) -> np.ndarray | None:
@@ -120,7 +123,7 @@ def grow_members(wanted: Sequence[Wanted], rows: Rows, blocks: ColumnBlocks | No
 
 
 def grow_on_samples(
-    wanted: Sequence[tuple[np.ndarray, Boosting]], rows: Rows, more: Samples, n_members: int
+    wanted: Sequence[tuple[np.ndarray, Boosting]], rows: Rows, more: Samples, n_members: int, names: Sequence[str]
 ) -> list[list[Trees]]:
     """For each (columns, how to boost), members that each learn from a sample of further rows.
 
@@ -128,11 +131,11 @@ def grow_on_samples(
     are known at rows that chose them flatters them by less than the noise of the samples.
     """
     tasks: list[GrowOn] = []
-    for columns, boosting in wanted:
+    for (columns, boosting), of_whom in zip(wanted, names, strict=True):
         n_judges = MOST_JUDGES * max(1, boosting.n_rounds // 200)
         judges = rows.part.take(some_of(np.arange(len(rows)), n_judges))
         for member in range(n_members):
-            name = f"the expert on {_columns(columns)}, member {member + 1} of {n_members}"
+            name = f"{of_whom} on {_columns(columns)}, member {member + 1} of {n_members}"
             tasks.append(GrowOn(more.of(len(tasks)), judges, bare(boosting), columns, name))
     boosting = wanted[0][1]
 
@@ -246,8 +249,7 @@ class _There:
         return Grow(self._bins, bare(wanted.boosting), wanted.columns, name, out, wanted.cost_weight, rounds)
 
     def _name(self, number: int) -> str:
-        kind = "the lazy expert" if self.wanted.cost_weight else "the expert"
-        return f"{kind} on {_columns(self.wanted.columns)}, fold {number + 1} of {len(self.wanted.parts)}"
+        return f"{self.wanted.name} on {_columns(self.wanted.columns)}, fold {number + 1} of {len(self.wanted.parts)}"
 
 
 def _columns(columns: np.ndarray) -> str:
