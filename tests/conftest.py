@@ -2,11 +2,16 @@
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
+
+
+# matplotlib's list of fonts belongs to this environment: one that another left behind may name fonts that are gone
+os.environ.setdefault("MPLCONFIGDIR", str(Path(sys.prefix) / ".matplotlib"))
 
 
 @pytest.fixture(autouse=True)
