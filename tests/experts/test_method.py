@@ -173,9 +173,9 @@ def test_a_row_pays_for_the_expensive_feature_only_where_it_matters():
 def test_a_frontier_grows_its_experts_once(monkeypatch):
     grown = []
 
-    def watched(wanted, rows, folds, blocks):
+    def watched(wanted, rows, folds, blocks, **options):
         grown.extend(tuple(columns) for columns, _ in wanted)
-        return grow_experts(wanted, rows, folds, blocks)
+        return grow_experts(wanted, rows, folds, blocks, **options)
 
     monkeypatch.setattr(chain_module, "grow_experts", watched)
     _, X, y, _ = dear_for_some("regression", 400)

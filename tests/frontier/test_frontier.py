@@ -261,9 +261,9 @@ def test_experts_are_grown_once(monkeypatch):
     grown, screened = [], []
     grow_experts, screen = cstc.experts.chain.grow_experts, cstc.experts.lazy.LazyExperts._screen
 
-    def counted(wanted, rows, folds, blocks):
+    def counted(wanted, rows, folds, blocks, **options):
         grown.extend((columns.tobytes(), len(rows)) for columns, _ in wanted)
-        return grow_experts(wanted, rows, folds, blocks)
+        return grow_experts(wanted, rows, folds, blocks, **options)
 
     def noted(self, k):
         screened.append(k)
