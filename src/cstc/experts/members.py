@@ -108,11 +108,10 @@ def grow_members(wanted: Sequence[Wanted], rows: Rows, blocks: ColumnBlocks | No
         return []
     boosting = wanted[0].boosting
     if boosting.workers is not None and rows.part is not None:
-        far = [_There(each, rows, blocks) for each in wanted]
         # they only wait for workers; those that take longest are given out first
-        order = sorted(far, key=lambda each: -len(each.wanted.columns))
-        side_by_side([each.grow for each in order], len(order))
-        return [each.found() for each in far]
+        order = sorted(range(len(wanted)), key=lambda number: -len(wanted[number].columns))
+        grown = side_by_side([_There(wanted[number], rows, blocks).grow for number in order], len(order))
+        return [members for _, members in sorted(zip(order, grown, strict=True), key=lambda each: each[0])]
     binned = side_by_side(
         [partial(Binned, each.boosting, rows, each.columns, blocks) for each in wanted], boosting.n_jobs
     )
@@ -210,9 +209,8 @@ class _There:
         self.wanted = wanted
         self._part, self._workers = rows.part, wanted.boosting.workers
         self._bins = Bins(rows.part, bare(wanted.boosting), None if blocks is None else blocks.sets)
-        self._found: Members | None = None
 
-    def grow(self) -> None:
+    def grow(self) -> Members:
         wanted, numbers = self.wanted, range(len(self.wanted.parts))
         tasks = [self._grow(number) for number in numbers]
         grown: list[Grown] = self._workers.results(tasks, lambda task: _tell(wanted, _work(wanted, task.out), 1))
@@ -228,13 +226,7 @@ class _There:
             for number, (each, out) in enumerate(zip(trees, wanted.parts, strict=True))
         ]
         heard = self._workers.results(asked, lambda task: _tell(wanted, HEARING * _work(wanted, task.at)))
-        self._found = Members(
-            wanted.boosting.on(columns), columns, wanted.parts, rounds, trees, heard, self._on_all
-        )
-
-    def found(self) -> Members:
-        assert self._found is not None
-        return self._found
+        return Members(wanted.boosting.on(columns), columns, wanted.parts, rounds, trees, heard, self._on_all)
 
     def _on_all(self, rounds: int) -> Trees:
         wanted = self.wanted
