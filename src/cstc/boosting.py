@@ -45,6 +45,7 @@ __all__ = [
     "Boosting",
     "GainRegression",
     "agreed_rounds",
+    "attributions",
     "bin_blocks",
     "boost",
     "boost_while_prices_fall",
@@ -82,6 +83,8 @@ class Boosting:
         Leaves of a tree at most; None: as many as the depth allows.
     constant : ndarray of shape (n_outputs,)
         Margins to start from.
+    least_leaf : int
+        Rows of a leaf at least, where there are enough of them.
     max_bin : int
         Bins of a column.
     in_full_view : int
@@ -105,6 +108,7 @@ class Boosting:
     random_state: int = 0
     n_jobs: int | None = None
     constant: np.ndarray = field(default_factory=lambda: np.zeros(1))
+    least_leaf: int = MIN_DATA_IN_LEAF
     max_bin: int = 255
     in_full_view: int = 0
     feature_fraction: float = 1.0
@@ -130,7 +134,7 @@ class Boosting:
             "num_leaves": min(self.n_leaves or 2**self.depth, max(2, n_rows), MOST_LEAVES),
             "learning_rate": self.learning_rate,
             # a leaf must hold enough rows to be worth a value, but a small sample must still be splittable
-            "min_data_in_leaf": max(1, min(MIN_DATA_IN_LEAF, n_rows // 10)),
+            "min_data_in_leaf": max(1, min(self.least_leaf, n_rows // 10)),
             "feature_fraction": self.feature_fraction,
             "bagging_fraction": self.row_fraction,
             "bagging_freq": int(self.row_fraction < 1 and n_rows >= 2 * MIN_DATA_IN_LEAF),
@@ -421,6 +425,16 @@ class GainRegression:
         )
         rounds.end()
         return booster
+
+
+def attributions(booster: lightgbm.Booster, X: np.ndarray, n_outputs: int) -> np.ndarray:
+    """What each column contributed to each margin at some rows (SHAP), (n, n_columns + 1, n_outputs).
+
+    The last of them is what is left: the mean.  Together they are the margin, but for the constant that boosting
+    started from.
+    """
+    shares = booster.predict(X, num_iteration=rounds_of(booster), pred_contrib=True, num_threads=1)
+    return np.asarray(shares).reshape(len(X), n_outputs, X.shape[1] + 1).transpose(0, 2, 1)
 
 
 def trees_of(booster: lightgbm.Booster, n_outputs: int, n_rounds: int | None = None) -> tuple[TreePool, np.ndarray]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,18 +19,21 @@ from ..capacity import MANY_ROWS
 from ..costs import ResolvedCosts
 from ..model import TreeShape
 from ..model.build import Score
-from ..rows import some_of
-from .branches import MOST_ROWS, Branching, Groups
+from .branches import Branching, Groups, tried
 from .chain import Chain, ChainGrower, Chains, gate_members
 from .expert import Expert
 from .gates import Policy, expect_gates, induce
 from .lazy import LazyExperts
+from .needs import needs_of
+from .partition import part
 
 __all__ = ["Candidate", "Family", "Nodes", "candidates_for", "everything_of", "least_of"]
 
 #: Gates of two orders on many rows saved between 0 and 0.35 of what perfect ones would, and where one of them saved
 #: little, the other one saved 0.14 at most (three sets of 12,000 to 48,000 rows).
 LEAST_REACH = 0.4
+MOST_TRIED = 4  # partitions
+BETTER_TOGETHER = 1.0  # groups without gates lose less than a chain with gates, by this factor
 BETTER = 1.5  # times as much as the gates of the order that is known
 
 
@@ -43,10 +47,6 @@ class Family:
     grown : Chains
         For all rows; the expert on all features is the model of cost weight 0.
     lazy : LazyExperts
-    better_lazily : dict of int to bool
-        Whether lazy experts of a strength are better than chains.
-    groups : dict of int to Groups or str
-        By the strength of the lazy experts whose purchases tell them apart; or why there are none.
     core : int ndarray or None
         The training rows that all of this is known at, where that is not all of them.
     measured : dict
@@ -56,10 +56,25 @@ class Family:
     grower: ChainGrower
     grown: Chains
     lazy: LazyExperts
-    better_lazily: dict[int, bool]
-    groups: dict[int, Groups | str]
     core: np.ndarray | None = None
     measured: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def groups(self) -> Groups | str:
+        """Groups of rows that need the same; or why there are none."""
+        grower, chains = self.grower, self.grown.chains
+        needs = needs_of(grower.boosting, grower.rows, grower.half, grower.stakes)
+        columns = np.arange(grower.rows.X.shape[1])
+        ratios = {}
+        for parted in part(needs, self.lazy.unit, columns, grower.boosting.categorical)[:MOST_TRIED]:
+            policies = _policies(chains, parted.cost_weight)
+            known = min(policies.values(), key=lambda policy: policy.loss)
+            ratios[tried(grower, needs, parted) / known.mean_value] = parted
+            import os
+            if os.environ.get("SAY"): print("parted", parted.promise, parted.partition.n_groups, np.log2(parted.cost_weight/self.lazy.unit), list(ratios)[-1])
+        if not ratios or min(ratios) >= BETTER_TOGETHER:
+            return "rows do not seem to need different features"
+        return Groups.grow(grower, needs, ratios[min(ratios)], chains[0].experts[0])
 
     def numbers(self, at: np.ndarray) -> np.ndarray:
         """Rows that it knows, as training rows."""
@@ -272,46 +287,17 @@ def _policies(chains: Sequence[Chain], cost_weight: float) -> dict[int, Policy]:
 
 
 def _branches_candidate(family: Family, cost_weight: float, chain: Candidate) -> Candidate:
-    """Groups that buy alike at this cost weight, if rows seem to need different features at all.
-
-    That is so if an ensemble that buys on its branches is better than the best chain, here or at a cost weight that is
-    two powers larger.
-    """
-    power = family.lazy.power(cost_weight)
-    if power is None:
+    """Groups that need the same, if there are any."""
+    if family.lazy.power(cost_weight) is None:
         return Candidate("branches", why_not=family.lazy.why_none())
-    k = 2 * math.floor(power / 2)
-    if family.lazy.matters(cost_weight, chain.value):
-        family.lazy.screen([k, k + 2])
-    if not (family.lazy.competes(k, cost_weight, chain.value) or _better_lazily(family, k + 2)):
-        return Candidate("branches", why_not="rows do not seem to need different features")
-    if k not in family.groups:
-        family.lazy.screen([k, k + 2, k + 4])
-        rows = family.grower.rows
-        told_by = rows if len(rows) <= MOST_ROWS else rows.take(some_of(np.arange(len(rows)), MOST_ROWS))
-        bought = [family.lazy.purchases(strength, told_by.X) for strength in (k, k + 2, k + 4)]
-        free = family.grown.chains[0].experts[0]
-        family.groups[k] = Groups.find(family.grower, told_by, bought, free)
-    groups = family.groups[k]
+    if not family.lazy.matters(cost_weight, chain.value):
+        return Candidate("branches", why_not="prices play no part")
+    groups = family.groups
     if isinstance(groups, str):
         return Candidate("branches", why_not=groups)
     found = groups.induce(cost_weight)
     history = np.array([chain.loss, found.mean_value])
     return Candidate(f"{groups.partition.n_groups} branches", found.mean_value, found.mean_cost, "", found, history)
-
-
-def _better_lazily(family: Family, k: int) -> bool:
-    """Whether a lazy expert is better than chains at the cost weight that it was grown for."""
-    if k not in family.better_lazily:
-        cost_weight = family.lazy.unit * 2.0**k
-        # gates only take off what a chain loses: what is no better than a chain without any needs no further look
-        plain = min((chain.best_stage(cost_weight) for chain in family.grown.chains), key=family.grown.chains[0].mean)
-        found = family.lazy.competes(k, cost_weight, plain)
-        if found:
-            best = min(_policies(family.grown.chains, cost_weight).values(), key=lambda policy: policy.loss)
-            found = family.lazy.competes(k, cost_weight, best.value)
-        family.better_lazily[k] = found
-    return family.better_lazily[k]
 
 
 def _lazy_candidate(family: Family, cost_weight: float, chain: Chain, least: Candidate) -> Candidate:

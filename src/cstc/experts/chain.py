@@ -14,6 +14,7 @@ import numpy as np
 
 from ..binning import ColumnBlocks
 from ..boosting import GATE_ROUNDS, Boosting, GainRegression, bin_blocks, work_of
+from ..capacity import MANY_ROWS
 from ..cluster import Samples
 from ..costs import ResolvedCosts
 from ..losses import Loss
@@ -27,6 +28,8 @@ __all__ = ["Chain", "ChainGrower", "Chains", "gate_members"]
 
 HASTE = 8  # so many times fewer and larger steps
 MOST_TEACHERS = 40_000  # rows that teach gates; with noisy targets, fewer cost quality
+FINE = 5  # rows of a leaf, where leaves of the usual size are clearly worse
+CLEARLY = 3.0  # standard errors
 OTHERS = 5  # rows of the whole sample that a group's constant is mixed with
 
 
@@ -216,8 +219,10 @@ class ChainGrower:
         rows, folds, half, boosting = self.rows, self.folds, self.half, self.boosting
         if not whole:
             rows, folds, half = rows.take(at), folds[at], half[at]
-            boosting = replace(boosting, constant=self._constant(rows))
+            boosting = replace(boosting, constant=self.constant_of(rows))
         more = self.more if whole else None
+        if len(rows) < MANY_ROWS and more is None:
+            boosting = self._with_leaves(boosting, rows, folds, columns)
         experts = _ExpertStore(rows, folds, self.loss if self.calibrates else None, more)
         # 2. orders of buying, cut into stages, and an expert for each stage
         if whole:
@@ -260,13 +265,30 @@ class ChainGrower:
         ]
         return Chains(chains if whole else [chain.shifted() for chain in chains], everything, expected)
 
+    def _with_leaves(self, boosting: Boosting, rows: Rows, folds: np.ndarray, columns: np.ndarray) -> Boosting:
+        """With smaller leaves, where the expert on all columns is clearly better with them.
+
+        Labels with noise want leaves that average it out; where there is next to none, and rows are few, leaves of 20
+        rows are the coarsest part of a prediction.
+        """
+        wanted = [boosting, replace(boosting, least_leaf=FINE)]
+        names = [f"the expert on all features with leaves of {each.least_leaf} rows" for each in wanted]
+        coarse, fine = (
+            self.loss.value(expert.margins, rows.y)
+            for expert in grow_experts([(columns, each) for each in wanted], rows, folds, names=names)
+        )
+        weights = rows.weights / rows.weights.sum()
+        gain = float(weights @ (coarse - fine))
+        error = float(np.sqrt(weights**2 @ (coarse - fine - gain) ** 2))
+        return wanted[1] if gain > CLEARLY * error else boosting
+
     def cheapest(self, at: np.ndarray, free: Expert) -> Expert:
         """The better answer at some rows for which nothing more is bought: that of `free`, or their own constant."""
         group = Rows(None, self.rows.y[at], self.rows.weights[at])
-        own = constant_expert(self._constant(group), len(self.rows))
+        own = constant_expert(self.constant_of(group), len(self.rows))
         return free if self.lost(free.margins[at], group) <= self.lost(own.margins[at], group) else own
 
-    def _constant(self, group: Rows) -> np.ndarray:
+    def constant_of(self, group: Rows) -> np.ndarray:
         """What a group starts from: its own constant, with a few rows of all others, so that no class is impossible."""
         y = np.concatenate([group.y, self.rows.y])
         own, others = (part.weights / part.weights.sum() for part in (group, self.rows))

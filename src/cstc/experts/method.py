@@ -209,7 +209,7 @@ class Experts(Method):
             boosted_unit=boosted_unit,
             calibrates=grower.calibrates,
         )
-        return Family(grower, grown, lazy, {}, {}, core), units
+        return Family(grower, grown, lazy, core), units
 
     def _rows(self, problem: Problem, units: Units) -> tuple[Rows, np.ndarray | None]:
         """The rows that judge and, where nothing else does, teach, with further ones; and which training rows they are.
