@@ -131,6 +131,16 @@ class ResolvedCosts:
         """Price of each feature when the features that require an item divide its price among them."""
         return self.feature_items @ (self.prices / np.maximum(self.feature_items.sum(axis=0), 1))
 
+    @property
+    def typical_price(self) -> float:
+        """The median of what is not free; 0 if all is."""
+        prices = self.divided_prices
+        return float(np.median(prices[prices > 0])) if (prices > 0).any() else 0.0
+
+    def unit_of_weight(self, risk: float) -> float:
+        """The cost weight at which a typical feature would cost all of `risk`; 0 if nothing has a price."""
+        return risk / self.typical_price if self.typical_price else 0.0
+
 
 @dataclass(frozen=True)
 class CostModel:

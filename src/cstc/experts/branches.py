@@ -16,12 +16,12 @@ import numpy as np
 
 from ..boosting import boost, trees_of
 from ..matrix import dense
+from ..needs import Needs
 from ..parallel import side_by_side
+from ..partition import Parted, Partition
 from .chain import Chain, ChainGrower, Chains
 from .expert import Expert
 from .gates import Policy, expect_gates, induce
-from .needs import Needs
-from .partition import Parted, Partition
 
 __all__ = ["Branching", "Groups", "tried"]
 

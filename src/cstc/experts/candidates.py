@@ -19,13 +19,13 @@ from ..capacity import MANY_ROWS
 from ..costs import ResolvedCosts
 from ..model import TreeShape
 from ..model.build import Score
+from ..needs import needs_of
+from ..partition import part
 from .branches import Branching, Groups, tried
 from .chain import Chain, ChainGrower, Chains, gate_members
 from .expert import Expert
 from .gates import Policy, expect_gates, induce
 from .lazy import LazyExperts
-from .needs import needs_of
-from .partition import part
 
 __all__ = ["Candidate", "Family", "Nodes", "candidates_for", "everything_of", "least_of"]
 

@@ -35,7 +35,7 @@ from .expert import scores_of, work_of_expert
 from .fallbacks import fallbacks_for
 from .gates import expect_gates
 from .lazy import LazyExperts
-from .purchases import EXPONENTS, MOST_STAGES, unit_of_prices
+from .purchases import EXPONENTS, MOST_STAGES
 from .sources import Sources, sources_of
 from .worthwhile import weighed_in_money
 
@@ -198,7 +198,7 @@ class Experts(Method):
         grower = ChainGrower(rows, boosting, folds, half, problem.report, stakes, rows.more)
         grown = grower.grow(np.arange(n), np.arange(rows.X.shape[1]), costs.prices == 0)
         constant = np.tile(boosting.constant, (n, 1))
-        unit, boosted_unit = (unit_of_prices(costs, risk(constant)) for risk in (grower.lost, grower.risk))
+        unit, boosted_unit = (costs.unit_of_weight(risk(constant)) for risk in (grower.lost, grower.risk))
         lazy = LazyExperts(
             boosting,
             rows,

@@ -23,7 +23,7 @@ from ..matrix import varying_columns
 from ..parallel import side_by_side
 from ..rows import Rows, some_of
 
-__all__ = ["Order", "Stage", "orders_of", "unit_of_prices"]
+__all__ = ["Order", "Stage", "orders_of"]
 
 LEVELS = np.repeat(np.geomspace(1.0, 1e-5, 40), 6)  # six rounds at each level of the prices
 EXPONENTS = {"by price": 1.0, "by gain": 0.0}  # of the prices, one order for each
@@ -68,24 +68,13 @@ def orders_of(boosting: Boosting, rows: Rows, columns: np.ndarray, paid: np.ndar
     return orders
 
 
-def unit_of_prices(costs: ResolvedCosts, risk: float) -> float:
-    """Risk for one unit of cost at which a typical feature would cost all of `risk`; 0 if nothing has a price."""
-    prices = costs.divided_prices
-    return risk / _typical(prices) if (prices > 0).any() else 0.0
-
-
-def _typical(prices: np.ndarray) -> float:
-    """The median of what is not free."""
-    return float(np.median(prices[prices > 0]))
-
-
 def _entering(boosting: Boosting, rows: Rows, risk: float, exponent: float) -> list[int]:
     """Columns in the order in which they enter while prices fall from "all risk for a typical feature"."""
     prices = boosting.costs.divided_prices
     priced = prices > 0
     if not (priced & varying_columns(rows.X)).any():
         return []
-    prices = np.where(priced, risk * (prices / _typical(prices)) ** exponent, 0.0)
+    prices = np.where(priced, risk * (prices / boosting.costs.typical_price) ** exponent, 0.0)
     booster = boost_while_prices_fall(boosting, rows, prices, LEVELS)
     return flatten_booster(booster, len(LEVELS)).feature_order()
 

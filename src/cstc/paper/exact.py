@@ -14,6 +14,9 @@ import numpy as np
 
 from ..method import Problem, Trained
 from ..model import TreeShape
+from ..needs import needs_of
+from ..partition import Partition, part
+from ..rows import folds_of
 from .elimination import drop_idle_gates, eliminate, sets_by_item
 from .features import Columns
 from .fine_tuning import fine_tune
@@ -30,6 +33,7 @@ __all__ = ["Exact"]
 STAGES = ((20.0, 0.0), (20.0, 3.0))
 #: Where the thresholds start; the problem is not convex, and the exact loss on the training rows chooses.
 STARTS = ("mean", "median")
+NO_WEIGHT = 1e-9  # yet: zero would mean that a predictor may not use a column
 PRIOR_ROWS = 10  # what is known before a node sees its rows counts as many
 ELIMINATION_ROWS = 4000  # elimination judges many small changes; more rows than this do not change its mind
 
@@ -103,6 +107,7 @@ class Exact(TreeMethod):
             history += [columns.units.risk(stage) for stage in stages]
             converged = converged and finished
             candidates.append(self._made_exact(problem, columns, shape, parameters))
+        candidates += self._by_groups(problem, columns)
         tree = min(candidates, key=lambda candidate: candidate.exact_loss(columns.train, cost_weight))
         # 2. pruning by the exact loss; gates that all rows pass one way
         judges = columns.validation
@@ -137,31 +142,82 @@ class Exact(TreeMethod):
             history.append(solution.loss_history)
         return parameters, history, converged
 
+    def _by_groups(self, problem: Problem, columns: Columns) -> list[HardTree]:
+        """A tree whose gates part rows by what they need, made exact; none if they seem to need the same.
+
+        A relaxed gate only parts rows whose targets differ, and where cheap features say nothing but which of the
+        expensive ones matters, they do not.
+        """
+        loss, rows = problem.loss, columns.train.rows
+        if "parted" not in problem.shared:
+            problem.report("groups")
+            boosting = problem.boosting.starting_at(rows)
+            half = folds_of(rows, 2, problem.random_state) == 0
+            risk = loss.risk(np.tile(columns.constant, (len(rows), 1)), rows.y, rows.weights)
+            unit, everything = problem.costs.unit_of_weight(risk), np.arange(rows.X.shape[1])
+            found = part(needs_of(boosting, rows, half, loss), unit, everything, ()) if unit else []
+            problem.shared["parted"] = [each.partition for each in found]
+        for partition in problem.shared["parted"]:
+            tree = _parted(columns, partition)
+            if tree.shape.depths.max() < self.depth and tree.shape.n_nodes <= (self.max_nodes or tree.shape.n_nodes):
+                return [self._eliminated(problem, columns, self._refit(problem, columns, tree))]
+        return []
+
+    def _refit(self, problem: Problem, columns: Columns, tree: HardTree) -> HardTree:
+        """Every predictor on the rows that hard routing brings to it."""
+        _, l1_weight = self._weights(problem, columns)
+        return fine_tune(
+            tree,
+            columns.train,
+            columns.validation,
+            tree.shape.paths[tree.terminals(columns.train.phi)].astype(float),
+            l1_weight=l1_weight,
+            prior=_prior(columns),
+            floor=columns.floor,
+        )
+
     def _made_exact(
         self, problem: Problem, columns: Columns, shape: TreeShape, parameters: NodeParameters
     ) -> HardTree:
         """Exact support, elimination and refitting under hard routing."""
-        cost_weight, l1_weight = self._weights(problem, columns)
-        if cost_weight or l1_weight:  # else every contribution counts
+        if any(self._weights(problem, columns)):  # else every contribution counts
             parameters = columns.exact_support(parameters)
-        tree = HardTree.from_parameters(shape, parameters, problem.loss.n_outputs)
+        return self._eliminated(problem, columns, HardTree.from_parameters(shape, parameters, problem.loss.n_outputs))
+
+    def _eliminated(self, problem: Problem, columns: Columns, tree: HardTree) -> HardTree:
+        """Elimination and refitting under hard routing."""
+        cost_weight, _ = self._weights(problem, columns)
         judges = columns.train.sampled(ELIMINATION_ROWS, problem.random_state)
         sets = sets_by_item(columns.column_items, problem.costs.prices)
         for _ in range(2):
             problem.report("elimination, refitting")
             problem.progress.begin("elimination, refitting", 0.0)
-            tree = eliminate(tree, judges, sets, cost_weight)
-            reached = tree.shape.paths[tree.terminals(columns.train.phi)].astype(float)
-            tree = fine_tune(
-                tree,
-                columns.train,
-                columns.validation,
-                reached,
-                l1_weight=l1_weight,
-                prior=_prior(columns),
-                floor=columns.floor,
-            )
+            tree = self._refit(problem, columns, eliminate(tree, judges, sets, cost_weight))
         return tree
+
+
+def _parted(columns: Columns, partition: Partition) -> HardTree:
+    """Gates that part rows, and a predictor for each group, of no weight yet, that may use all columns."""
+    n_splits, n_columns = partition.splits.n_learners, columns.n_columns
+    parents, is_upper = [-1] * n_splits, [True] * n_splits
+    for split in range(n_splits):
+        for side, above in ((partition.upper, True), (partition.lower, False)):
+            below = int(side[split])
+            if below >= 0:
+                parents[below], is_upper[below] = split, above
+            else:
+                parents.append(split)
+                is_upper.append(above)
+    shape = TreeShape.from_parents(parents, is_upper)
+    roots = partition.splits.roots
+    column = partition.splits.feature[roots]
+    threshold = (partition.splits.threshold[roots] - columns.offset[column]) / columns.scale
+    route, thresholds = np.zeros((n_columns, shape.n_nodes)), np.zeros(shape.n_nodes)
+    route[column, np.arange(n_splits)] = -1.0  # what is at most the threshold goes up
+    thresholds[:n_splits] = -threshold
+    n_outputs = columns.loss.n_outputs
+    predict = np.full((n_columns, shape.n_nodes, n_outputs), NO_WEIGHT)
+    return HardTree(shape, route, thresholds, predict, np.tile(columns.constant, (shape.n_nodes, 1)))
 
 
 def _prior(columns: Columns) -> Prior | None:

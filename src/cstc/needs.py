@@ -19,16 +19,18 @@ from functools import partial
 
 import numpy as np
 
-from ..boosting import Boosting, attributions, boost
-from ..costs import ResolvedCosts
-from ..losses import Loss
-from ..matrix import blocks, dense
-from ..parallel import side_by_side
-from ..rows import Rows, some_of
+from .boosting import Boosting, attributions, boost
+from .costs import ResolvedCosts
+from .losses import Loss
+from .matrix import blocks, dense
+from .parallel import side_by_side
+from .rows import Rows, some_of
 
 __all__ = ["Needs", "needs_of"]
 
-MOST_ROWS = 6_000  # that are attributed; each half of them teaches the ensemble for the other
+#: Rows that are attributed; each half of them teaches the ensemble for the other.  Attributions take as long as there
+#: are trees, of which several classes have more.
+MOST_ROWS, FEWER_ROWS = 6000, 2000
 ATTRIBUTED = 1000  # rows at a time
 
 
@@ -59,7 +61,8 @@ class Needs:
 
 def needs_of(boosting: Boosting, rows: Rows, half: np.ndarray, stakes: Loss) -> Needs:
     """Of some training rows, from ensembles that learned from the other `half` (bool)."""
-    at = some_of(np.arange(len(rows)), MOST_ROWS)
+    most = max(FEWER_ROWS, min(MOST_ROWS, 2 * MOST_ROWS // len(boosting.constant)))
+    at = some_of(np.arange(len(rows)), most)
     rows, half = rows.take(at), half[at]
     lost = np.empty((len(rows), boosting.costs.n_items), dtype=np.float32)
 

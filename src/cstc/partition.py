@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from sklearn.tree import DecisionTreeRegressor
 
-from ..matrix import column_at, columns_at, is_sparse, missing_columns
-from ..model import TreePool
-from ..rows import Rows
+from .matrix import column_at, columns_at, is_sparse, missing_columns
+from .model import TreePool
+from .rows import Rows
 from .needs import Needs
 
 __all__ = ["Parted", "Partition", "part"]
