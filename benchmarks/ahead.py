@@ -263,7 +263,7 @@ def run_ours(train: Data, validation: Data, test: Data, state: int) -> list[dict
 
 
 def run_state(data: Data, state: int, regularised: bool, known: Path, their: Path | None) -> dict:
-    """Both methods; neither depends on the other, so what is `known` of ours, or of `their` points, is not run again."""
+    """Both methods; neither depends on the other: what is `known` of ours, or of `their` points, is not run again."""
     train, validation, test = data.split(state)
     started = time.perf_counter()
     if their is not None and their.exists():

@@ -330,6 +330,9 @@ def test_features_that_share_an_item_divide_its_price():
     resolved = costs.resolve(["a", "b", "c", "d"])
     np.testing.assert_allclose(resolved.divided_prices, [2.5, 1.5, 1.5, 6.5])
     assert resolved.divided_prices.sum() == resolved.full_cost
+    # the median of what is not free
+    assert resolved.typical_price == 2.0
+    assert resolved.unit_of_weight(0.8) == pytest.approx(0.8 / 2.0)
     unused = ResolvedCosts(["a", "b"], np.array([1.0, 2.0]), np.array([[True, False]]))
     assert unused.divided_prices.tolist() == [1.0]  # an item that no column requires is divided among none
 

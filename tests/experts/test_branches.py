@@ -1,6 +1,7 @@
 """Groups of rows that buy alike: how they are found, and the tree that they become."""
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ import cstc
 from builders import column_sources
 from cstc import CostModel, CSTCRegressor, Frontier
 from cstc.experts import candidates
-from cstc.experts.branches import MOST_GROUPS, Groups, part
+from cstc.experts.branches import Groups, tried
 from cstc.experts.chain import ChainGrower
 from cstc.experts.expert import constant_expert
 from cstc.experts.gates import induce
+from cstc.needs import Needs
+from cstc.parting import part
 from cstc.serving import OnDemandPredictor
 from experts.cases import OWN_PRICES, TASKS, boosting, needed, own_features, resolved, rows_of
 
@@ -22,88 +25,6 @@ N = 2400
 TELLING = np.array([0])
 OPTIONS = {"costs": OWN_PRICES, "n_weak_learners": 40, "random_state": 0, "n_jobs": 1}
 PRICES = resolved(OWN_PRICES)
-
-
-# -- the partition ------------------------------------------------------------------------------------------------
-
-
-def test_rows_that_buy_alike_come_together():
-    _, X, _, _ = own_features()
-    found = part(X, np.ones(N), [needed(X)], PRICES, np.arange(6))
-    group = found.groups(X)
-    assert found.n_groups == 4
-    assert len({(kind, number) for kind, number in zip(X[:, 0], group, strict=True)}) == 4
-    assert all(set(features) == {0} for features in found.features)
-
-
-def test_groups_follow_the_splits_even_where_values_are_missing():
-    _, X, _, _ = own_features()
-    bought = needed(X)
-    X[::5, 0] = np.nan
-    found = part(X, np.ones(N), [bought], PRICES, TELLING)
-    pool = found.splits
-    for row, group in zip(X[:200], found.groups(X[:200]), strict=True):
-        at = 0
-        while at >= 0:
-            root = pool.roots[at]
-            value = row[pool.feature[root]]
-            left = pool.missing_left[root] if np.isnan(value) else value <= pool.threshold[root]
-            at = (found.upper if left else found.lower)[at]
-        assert group == -1 - at
-
-
-def test_no_groups_where_all_rows_buy_the_same():
-    _, X, _, _ = own_features()
-    assert part(X, np.ones(N), [np.ones((N, 6), dtype=bool)], PRICES, TELLING) is None
-
-
-def test_groups_are_few_and_large():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(N, 12))
-    X[:, 0] = rng.integers(11, size=N)
-    bought = np.zeros((N, 12), dtype=bool)
-    bought[np.arange(N), 1 + X[:, 0].astype(int)] = True
-    found = part(X, np.ones(N), [bought], resolved([0.01, *[10.0] * 11]), TELLING)
-    assert found.n_groups == MOST_GROUPS
-    assert np.bincount(found.groups(X)).min() >= 150
-
-
-@pytest.mark.parametrize(("price", "worthwhile"), [(1.0, True), (8.0, False)])
-def test_what_tells_groups_apart_must_cost_less_than_it_saves(price, worthwhile):
-    """Rows waste 10 * 4 * 1/4 * 3/4 = 7.5 if they buy together; all rows buy the last column, so 8 is still cheap."""
-    _, X, _, _ = own_features()
-    bought = needed(X)
-    bought[:, 0], bought[:, 5] = False, True
-    found = part(X, np.ones(N), [bought], resolved([price, 10.0, 10.0, 10.0, 10.0, 1000.0]), TELLING)
-    assert (found is not None) == worthwhile
-
-
-def test_expensive_features_are_not_bought_to_tell_groups_apart():
-    _, X, _, _ = own_features()
-    assert part(X, np.ones(N), [needed(X)], PRICES, np.arange(1, 6)) is None
-
-
-def test_no_groups_of_few_rows_or_without_columns_to_look_at():
-    _, X, _, _ = own_features(n=200)
-    assert part(X, np.ones(200), [needed(X)], PRICES, TELLING) is None
-    _, X, _, _ = own_features()
-    assert part(X, np.ones(N), [needed(X)], PRICES, np.zeros(0, dtype=int)) is None
-
-
-def test_rows_without_weight_make_no_group():
-    _, X, _, _ = own_features()
-    weights = (X[:, 0] > 0).astype(float)
-    found = part(X, weights, [needed(X)], PRICES, TELLING)
-    group = found.groups(X)
-    assert all(weights[group == number].sum() > 0 for number in range(found.n_groups))
-
-
-def test_values_beyond_single_precision_are_parted_all_the_same():
-    _, X, _, _ = own_features()
-    bought = needed(X)
-    X[:, 0] = np.where(X[:, 0] == 3, 1e300, X[:, 0])
-    found = part(X, np.ones(N), [bought], PRICES, TELLING)
-    assert found.n_groups == 4
 
 
 # -- groups -------------------------------------------------------------------------------------------------------
@@ -117,9 +38,23 @@ def grower_of(costs=PRICES, folds=None, half=None, weights=None):
     return ChainGrower(rows_of(X, y, weights), model, folds, half, lambda text: None)
 
 
+def parted_of(grower, cost_weight=0.01):
+    """By the kind, at splits on the first column."""
+    needs = needs_of(grower)
+    found = part(needs, cost_weight, TELLING, ())
+    return needs, found[0]
+
+
+def needs_of(grower, at=slice(None)):
+    """Each row loses 1 without its own column, and nothing without the others."""
+    rows = grower.rows.take(np.arange(N)[at])
+    lost = needed(rows.X).astype(float)
+    lost[:, 0] = 0.0
+    return Needs(rows, np.arange(len(rows)) % 2 == 0, lost, grower.boosting.costs)
+
+
 def groups_of(grower):
-    free = constant_expert(grower.boosting.constant, N)
-    return Groups.find(grower, grower.rows, [needed(grower.rows.X)], free)
+    return Groups.grow(grower, *parted_of(grower), constant_expert(grower.boosting.constant, N))
 
 
 def test_why_there_are_no_groups():
@@ -127,31 +62,32 @@ def test_why_there_are_no_groups():
     kind = X[:, 0].astype(int)
     assert groups_of(grower_of(folds=kind)) == "a group lies in one fold"
     assert groups_of(grower_of(half=kind > 1)) == "a group lies in one fold"
-    free = constant_expert(np.zeros(1), N)
-    grower = grower_of()
-    assert Groups.find(grower, grower.rows, [np.ones((N, 6), dtype=bool)], free) == "no groups that buy alike"
 
 
 def test_some_rows_tell_the_groups_of_all():
     grower = grower_of()
     free = constant_expert(grower.boosting.constant, N)
-    some = grower.rows.take(np.arange(0, N, 2))
-    found = Groups.find(grower, some, [needed(some.X)], free)
+    some = needs_of(grower, slice(0, N, 2))
+    found = Groups.grow(grower, some, part(some, 0.01, TELLING, ())[0], free)
     assert sorted(np.concatenate(found._rows)) == list(range(N))
     for at, same in zip(found._rows, groups_of(grower)._rows, strict=True):
         np.testing.assert_array_equal(at, same)
-    # each group may buy what its own rows among them do
+    # each group may buy what its own rows among them need
     for chains, others in zip(found._chains, groups_of(grower)._chains, strict=True):
         assert [stage.price for stage in chains.chains[0].stages] == [
             stage.price for stage in others.chains[0].stages
         ]
 
 
-def test_categories_tell_no_groups_apart():
-    """Trees of scikit-learn know numbers only."""
+def test_what_groups_lose_is_tried_on_the_other_half():
+    """Each group buys its own column, and its label is 2 * that column, the kind, and noise of 0.1."""
     grower = grower_of()
-    grower.boosting = boosting(PRICES, categorical=(0,), n_rounds=10)
-    assert groups_of(grower) == "no groups that buy alike"
+    needs, parted = parted_of(grower)
+    assert 0.1**2 < tried(grower, needs, parted) - parted.cost_weight * 10.5 < 0.2  # of a variance of 5
+    # labels that nobody can learn: what is tried on rows that did not teach is no better than their mean
+    rng = np.random.default_rng(0)
+    noisy = replace(needs, rows=replace(needs.rows, y=rng.normal(size=N)))
+    assert tried(grower, noisy, parted) > 0.95 + parted.cost_weight * 10.5
 
 
 @pytest.mark.parametrize("evaluation", [0.0, 0.001])
@@ -315,14 +251,6 @@ def test_missing_values_may_tell_a_group(tmp_path):
         assert (model.predict_cost(X) == 10.5).mean() > 0.9
     model.save(tmp_path / "tree.cstc")
     assert np.array_equal(cstc.load(tmp_path / "tree.cstc").predict(X), model.predict(X))
-
-
-def test_values_that_single_precision_cannot_tell_apart():
-    _, X, _, _ = own_features()
-    bought = needed(X)
-    X[:, 0] += 2.0**24
-    found = part(X, np.ones(N), [bought], PRICES, TELLING)
-    assert found is None or np.bincount(found.groups(X)).min() > 0
 
 
 def test_a_killed_frontier_of_trees_goes_on(tmp_path):

@@ -96,7 +96,11 @@ def test_the_taken_one_is_expected_to_lose_least_of_those_in_the_running(world):
         ),
         (
             "a lazy end",
-            {"chain, by price": LOST, "branches": "no groups that buy alike", "lazy end, by price": "taken"},
+            {
+                "chain, by price": LOST,
+                "branches": "rows do not seem to need different features",
+                "lazy end, by price": "taken",
+            },
         ),
     ],
 )
@@ -223,30 +227,18 @@ ZERO = np.zeros(N)
 
 
 class Screens:
-    """Lazy experts of which only some strengths compete."""
+    """Lazy experts of which none competes, or one."""
 
     unit = 1.0
 
-    def __init__(self, good=(), found="no chance on one fold", matter=True):
-        self.good, self.found, self.matter = good, found, matter
-        self.asked, self.values, self.screened, self.told_by = [], [], [], []
+    def __init__(self, found="no chance on one fold", matter=True):
+        self.found, self.matter, self.values = found, matter, []
 
     def power(self, cost_weight):
         return float(np.log2(cost_weight))
 
-    def competes(self, k, cost_weight, value):
-        self.asked.append((k, cost_weight))
-        return k in self.good
-
     def matters(self, cost_weight, value):
         return self.matter
-
-    def screen(self, strengths):
-        self.screened.append(strengths)
-
-    def purchases(self, k, X):
-        self.told_by.append(len(X))
-        return k
 
     def find(self, cost_weight, value):
         self.values.append(value)
@@ -270,14 +262,16 @@ def simple_chain(loss=1.0, **changes):
 
 
 def family_of(chains, lazy):
-    return Family(SimpleNamespace(rows=chains[0].rows), Chains(chains, None, None), lazy, {}, {})
+    nothing = SimpleNamespace(categorical=())
+    grower = SimpleNamespace(rows=chains[0].rows, boosting=nothing, half=None, stakes=None)
+    return Family(grower, Chains(chains, None, None), lazy)
 
 
 def test_orders_are_compared_without_shifts():
     two = simple_chain(1.1, name="two", shifts=np.array([0.0, -0.5]))
     two = replace(two, losses=np.column_stack([np.tile([0.5, 9.0], N // 2), two.losses[:, 1]]))  # gates might help
     chains = [simple_chain(1.0, name="one"), two]
-    one, two, *_ = candidates_for(family_of(chains, Screens()), 0.1)
+    one, two, *_ = candidates_for(family_of(chains, Screens(matter=False)), 0.1)
     assert [one.name, two.name] == ["chain, one", "chain, two"]
     assert two.loss < one.loss
     assert (one.why_not, two.why_not) == ("", "no better than the other order, before shifts")
@@ -287,7 +281,7 @@ def test_an_order_that_perfect_gates_would_not_save_gets_none(monkeypatch):
     induced = []
     monkeypatch.setattr(module, "induce", lambda chain, *rest: induced.append(chain.name) or induce(chain, *rest))
     chains = [simple_chain(1.1, name="one"), simple_chain(1.0, name="two")]
-    one, two, *_ = candidates_for(family_of(chains, Screens()), 0.1)
+    one, two, *_ = candidates_for(family_of(chains, Screens(matter=False)), 0.1)
     assert induced == ["two"]
     assert (one.why_not, two.why_not) == ("no better than the other order, even with better gates", "")
     assert np.isnan(one.loss)
@@ -340,70 +334,76 @@ def test_of_many_rows_the_gates_of_one_order_tell_what_to_expect_of_the_other(ma
     assert induced(least - 1e-6) == 2
 
 
+def with_groups(monkeypatch, values, grow=lambda *given: Found()):
+    """Partitions that lose `values` when they are tried, and what was asked for."""
+    asked = SimpleNamespace(needs=0, tried=[], grown=[])
+
+    def needs_of(*given):
+        asked.needs += 1
+
+    def tried(grower, needs, parted):
+        asked.tried.append(parted.name)
+        return values[parted.name]
+
+    def grown(grower, needs, parted, free):
+        asked.grown.append(parted.name)
+        return grow()
+
+    found = [SimpleNamespace(name=name, cost_weight=0.1) for name in range(len(values))]
+    for name, stub in (("needs_of", needs_of), ("part", lambda *given: found), ("tried", tried)):
+        monkeypatch.setattr(module, name, stub)
+    monkeypatch.setattr(module.Groups, "grow", grown)
+    return asked
+
+
 @pytest.mark.parametrize(
-    ("good", "asked"),
+    ("values", "grown"),
     [
-        ((), [(-4, 0.1), (-2, 0.25)]),  # 0.1 is 2**-3.3: the strength below it, and two powers more at its own weight
-        ((-4,), [(-4, 0.1)]),
-        ((-2,), [(-4, 0.1), (-2, 0.25), (-2, 0.25)]),  # with the best stage alone first, and then with gates
+        ([], []),
+        ([1.2, 1.11], []),  # the chain loses 1.1
+        ([1.2, 0.9, 0.8, 1.0], [2]),
+        ([1.2, 1.2, 1.2, 1.2, 0.1], []),  # the first few are tried, which promise most
     ],
 )
-def test_groups_are_looked_for_if_one_lazy_expert_is_better_than_chains(good, asked, monkeypatch):
-    bought = []
-    monkeypatch.setattr(module.Groups, "find", lambda grower, rows, tables, free: bought.append(tables) or Found())
-    lazy = Screens(good)
-    family = family_of([simple_chain()], lazy)
+def test_groups_are_grown_if_they_do_better_than_chains_when_tried(values, grown, monkeypatch):
+    asked = with_groups(monkeypatch, values)
+    family = family_of([simple_chain()], Screens())
     *_, branches, _ = candidates_for(family, 0.1)
-    assert lazy.asked == asked
-    assert lazy.screened == [[-4, -2], *([[-4, -2, 0]] if good else [])]  # side by side, before they are asked
-    if not good:
+    assert asked.tried == list(range(min(4, len(values))))
+    assert asked.grown == grown
+    if not grown:
         assert (branches.name, branches.why_not) == ("branches", "rows do not seem to need different features")
-        assert not bought
         return
     assert (branches.name, branches.why_not, branches.loss) == ("3 branches", "", 0.0)
     assert branches.history == pytest.approx([1.1, 0.0])
-    assert bought == [[-4, -2, 0]]
-    candidates_for(family, 0.08)  # a cost weight of the same strength shares them
-    assert len(bought) == 1
-    assert lazy.asked.count((-2, 0.25)) <= len(asked) - 1
+    candidates_for(family, 0.003)  # all cost weights share them
+    assert (asked.needs, asked.grown) == (1, grown)
 
 
-def test_where_prices_have_no_part_nothing_is_screened():
-    lazy = Screens(matter=False)
-    *_, branches, _ = candidates_for(family_of([simple_chain()], lazy), 0.1)
-    assert lazy.screened == []
-    assert (branches.name, branches.why_not) == ("branches", "rows do not seem to need different features")
-
-
-@pytest.mark.parametrize(("most", "n"), [(N, N), (N // 4, N // 4)])
-def test_of_many_rows_some_tell_groups_apart(most, n, monkeypatch):
-    given = []
-    monkeypatch.setattr(module, "MOST_ROWS", most)
-    monkeypatch.setattr(module.Groups, "find", lambda grower, rows, tables, free: given.append(rows) or Found())
-    lazy, chain = Screens((-4,)), simple_chain()
-    candidates_for(family_of([chain], lazy), 0.1)
-    assert lazy.told_by == [n] * 3
-    assert [len(rows) for rows in given] == [n]
-    assert (given[0] is chain.rows) == (n == N)  # no copy where all of them tell
+def test_where_prices_have_no_part_nobody_asks_what_rows_need(monkeypatch):
+    asked = with_groups(monkeypatch, [0.1])
+    *_, branches, _ = candidates_for(family_of([simple_chain()], Screens(matter=False)), 0.1)
+    assert asked.needs == 0
+    assert (branches.name, branches.why_not) == ("branches", "prices play no part")
 
 
 def test_why_there_are_no_groups_is_told(monkeypatch):
-    monkeypatch.setattr(module.Groups, "find", lambda *given: "a group lies in one fold")
-    *_, branches, _ = candidates_for(family_of([simple_chain()], Screens((-4,))), 0.1)
+    with_groups(monkeypatch, [0.1], lambda *given: "a group lies in one fold")
+    *_, branches, _ = candidates_for(family_of([simple_chain()], Screens()), 0.1)
     assert (branches.name, branches.why_not) == ("branches", "a group lies in one fold")
     assert math.isnan(branches.loss)
 
 
 def test_a_lazy_end_competes_with_the_best_so_far(monkeypatch):
-    monkeypatch.setattr(module.Groups, "find", lambda *given: Found())
     lazy = LazyExpert(constant_expert(np.zeros(1), N), ZERO + 0.5, np.zeros((N, 2), dtype=bool), resolved([1.0, 1.0]))
-    for good, name in (((-4,), "3 branches"), ((), "lazy end, as given")):
-        screens = Screens(good, lazy)
+    for values, name in (([0.1], "3 branches"), ([], "lazy end, as given")):
+        with_groups(monkeypatch, values)
+        screens = Screens(lazy)
         # without its shift the chain would lose 0.4, and no row would go on to what loses 0.5
         found = candidates_for(family_of([simple_chain(0.3, shifts=np.array([0.0, 0.2]))], screens), 0.1)
         assert least_of(found).name == name
         # what it is compared with: the branches, or the chain with its shift
-        assert screens.values[0].mean() == pytest.approx(0.0 if good else 0.6)
+        assert screens.values[0].mean() == pytest.approx(0.0 if values else 0.6)
         assert found[-1].loss == pytest.approx(0.5)
         assert found[-1].cost == 0.0
 

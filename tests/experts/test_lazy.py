@@ -87,8 +87,6 @@ def test_strong_prices_buy_less():
     experts = lazy_experts(X, y, resolved(np.ones(5)), np.arange(1000) % 3)
     bought = [experts._grow(k).items.sum() for k in (-10, -4, 0, 6)]
     assert bought[0] > bought[1] > bought[2] > bought[3] == 0
-    assert (experts.purchases(-4, X).sum(axis=1) > 0).any()
-    assert not experts.purchases(6, X).any()
 
 
 def test_prices_are_those_of_all_that_was_bought():
@@ -167,22 +165,6 @@ def test_prices_matter_if_all_purchases_together_could_weigh_something():
     assert experts.n_grown == 0
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_screens_side_by_side_are_those_that_were_grown_one_after_the_other(n_jobs, monkeypatch):
-    X, y = own_levels(1000)
-    grown = []
-    monkeypatch.setattr(module, "boost", lambda *given, **options: grown.append(1) or boost(*given, **options))
-    one, other = (lazy_experts(X, y, resolved(np.ones(5)), np.arange(1000) % 3, n_jobs=n_jobs) for _ in range(2))
-    one.screen([-4, -2])
-    one.screen([-4, -2, 0])
-    assert len(grown) == one.n_grown == 3
-    for k in (-4, -2, 0):
-        assert np.array_equal(one._screen(k).losses, other._screen(k).losses)
-        assert np.array_equal(one._screen(k).prices, other._screen(k).prices)
-        assert np.array_equal(one.purchases(k, X), other.purchases(k, X))
-    assert one.n_grown == 3
-
-
 def test_of_many_rows_a_sample_is_screened(monkeypatch):
     monkeypatch.setattr(module, "MOST_SCREENED", 200)
     monkeypatch.setattr(module, "MANY_ROWS", 1500)
@@ -201,7 +183,6 @@ def test_of_many_rows_a_sample_is_screened(monkeypatch):
     assert len(screen.losses) == len(screen.prices) == 200
     assert (folds[experts._judges] == 0).all()
     assert (folds[experts._pupils] != 0).all()
-    assert len(experts.purchases(-4, X)) == 1500  # what rows buy is asked for all of them
     value = np.full(1500, np.nan)
     value[experts._judges] = 99.0
     assert experts.competes(-4, 1.0, value)

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from cstc.experts.purchases import LEVELS, MOST_STAGES, orders_of, unit_of_prices
+from cstc.experts.purchases import LEVELS, MOST_STAGES, orders_of
 from experts.cases import boosting, resolved, rows_of, table
 
 BILL = {"x0": 1.0, "x1": 2.0, "draw": 5.0, "x2": 1.0, "x3": 0.0, "x4": 3.0, "x5": 7.0}
@@ -128,10 +128,3 @@ def test_columns_that_say_nothing_are_never_bought(value):
 def test_prices_fall():
     assert (np.diff(LEVELS) <= 0).all()
     assert LEVELS[0] / LEVELS[-1] == pytest.approx(1e5)
-
-
-def test_the_unit_makes_a_typical_feature_cost_all_risk():
-    costs = resolved({"panel": 6.0, "x3": 1.0, "x4": 5.0, "x5": 0.0}, {f"x{j}": ["panel"] for j in range(3)}, n=6)
-    # divided prices: 2, 2, 2, 1, 5 and nothing; the median of what is not free is 2
-    assert unit_of_prices(costs, 0.8) == pytest.approx(0.8 / 2.0)
-    assert unit_of_prices(resolved(np.zeros(6)), 0.8) == 0.0

@@ -18,7 +18,7 @@ from ..boosting import boost, trees_of
 from ..matrix import dense
 from ..needs import Needs
 from ..parallel import side_by_side
-from ..partition import Parted, Partition
+from ..parting import Parted, Partition
 from .chain import Chain, ChainGrower, Chains
 from .expert import Expert
 from .gates import Policy, expect_gates, induce
@@ -84,7 +84,8 @@ def tried(grower: ChainGrower, needs: Needs, parted: Parted) -> float:
             pool, weights = trees_of(boost(boosting, own.on(columns), validation=judges.on(columns)), len(constant))
             margins[hear] += pool.scores(dense(judges.on(columns).X), weights)
 
-    tasks = [partial(try_out, number, taught) for number in range(parted.partition.n_groups) for taught in (True, False)]
+    numbers = range(parted.partition.n_groups)
+    tasks = [partial(try_out, number, taught) for number in numbers for taught in (True, False)]
     side_by_side(tasks, grower.boosting.n_jobs)
     losses = grower.stakes.value(margins, rows.y) + cost_weight * prices
     return float(np.average(losses, weights=rows.weights))

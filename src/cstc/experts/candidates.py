@@ -20,7 +20,7 @@ from ..costs import ResolvedCosts
 from ..model import TreeShape
 from ..model.build import Score
 from ..needs import needs_of
-from ..partition import part
+from ..parting import part
 from .branches import Branching, Groups, tried
 from .chain import Chain, ChainGrower, Chains, gate_members
 from .expert import Expert
@@ -33,7 +33,6 @@ __all__ = ["Candidate", "Family", "Nodes", "candidates_for", "everything_of", "l
 #: little, the other one saved 0.14 at most (three sets of 12,000 to 48,000 rows).
 LEAST_REACH = 0.4
 MOST_TRIED = 4  # partitions
-BETTER_TOGETHER = 1.0  # groups without gates lose less than a chain with gates, by this factor
 BETTER = 1.5  # times as much as the gates of the order that is known
 
 
@@ -61,20 +60,8 @@ class Family:
 
     @cached_property
     def groups(self) -> Groups | str:
-        """Groups of rows that need the same; or why there are none."""
-        grower, chains = self.grower, self.grown.chains
-        needs = needs_of(grower.boosting, grower.rows, grower.half, grower.stakes)
-        columns = np.arange(grower.rows.X.shape[1])
-        ratios = {}
-        for parted in part(needs, self.lazy.unit, columns, grower.boosting.categorical)[:MOST_TRIED]:
-            policies = _policies(chains, parted.cost_weight)
-            known = min(policies.values(), key=lambda policy: policy.loss)
-            ratios[tried(grower, needs, parted) / known.mean_value] = parted
-            import os
-            if os.environ.get("SAY"): print("parted", parted.promise, parted.partition.n_groups, np.log2(parted.cost_weight/self.lazy.unit), list(ratios)[-1])
-        if not ratios or min(ratios) >= BETTER_TOGETHER:
-            return "rows do not seem to need different features"
-        return Groups.grow(grower, needs, ratios[min(ratios)], chains[0].experts[0])
+        """Groups of rows that need different features; or why there are none."""
+        return _groups_of(self)
 
     def numbers(self, at: np.ndarray) -> np.ndarray:
         """Rows that it knows, as training rows."""
@@ -298,6 +285,25 @@ def _branches_candidate(family: Family, cost_weight: float, chain: Candidate) ->
     found = groups.induce(cost_weight)
     history = np.array([chain.loss, found.mean_value])
     return Candidate(f"{groups.partition.n_groups} branches", found.mean_value, found.mean_cost, "", found, history)
+
+
+def _groups_of(family: Family) -> Groups | str:
+    """Of the partitions that promise most, the one that does best when it is tried, if it is better than chains.
+
+    Groups without gates are compared with chains that have them, at the cost weight that shows the groups best.
+    """
+    grower, chains = family.grower, family.grown.chains
+    needs = needs_of(grower.boosting, grower.rows, grower.half, grower.stakes)
+    found = part(needs, family.lazy.unit, np.arange(grower.rows.X.shape[1]), grower.boosting.categorical)
+    best, least = None, 1.0
+    for parted in found[:MOST_TRIED]:
+        known = min(_policies(chains, parted.cost_weight).values(), key=lambda policy: policy.loss)
+        ratio = tried(grower, needs, parted) / known.mean_value
+        if ratio < least:
+            best, least = parted, ratio
+    if best is None:
+        return "rows do not seem to need different features"
+    return Groups.grow(grower, needs, best, chains[0].experts[0])
 
 
 def _lazy_candidate(family: Family, cost_weight: float, chain: Chain, least: Candidate) -> Candidate:

@@ -12,10 +12,7 @@ the others only if what that one says can compete with the chain.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +22,6 @@ from ..costs import ResolvedCosts
 from ..matrix import rows_at
 from ..model import TreePool
 from ..model.build import Score
-from ..parallel import side_by_side
 from ..rows import Rows, some_of
 from .calibration import calibrated_expert, calibration
 from .expectation import Expectation
@@ -147,10 +143,6 @@ class LazyExperts:
         """Where `power` is None, the reason."""
         return f"fewer than {LEAST_ROWS} rows" if len(self._folds) < LEAST_ROWS else "no prices to weigh"
 
-    def purchases(self, k: int, X: Any) -> np.ndarray:
-        """What an ensemble of that strength buys at some training rows; the first fold did not teach it."""
-        return self._screen(k).pool.bought_items(X, self._boosting.costs.feature_items)
-
     def competes(self, k: int, cost_weight: float, value: np.ndarray) -> bool:
         """Whether its loss on the first fold is smaller by more than a standard error, and prices play a part in it."""
         if not self.matters(cost_weight, value):
@@ -169,11 +161,6 @@ class LazyExperts:
         """Whether prices can play a part beside what is expected to be lost at each row."""
         lost = np.average(value[self._places], weights=self._rows.weights[self._judges])
         return bool(cost_weight * self._most_expensive >= NEGLIGIBLE * lost)
-
-    def screen(self, strengths: Sequence[int]) -> None:
-        """Grow those that will be asked for, side by side."""
-        wanted = [k for k in strengths if k not in self._screened]
-        side_by_side([partial(self._screen, k) for k in wanted], self._boosting.n_jobs)
 
     def _screen(self, k: int) -> _Screen:
         if k not in self._screened:

@@ -15,7 +15,7 @@ import numpy as np
 from ..method import Problem, Trained
 from ..model import TreeShape
 from ..needs import needs_of
-from ..partition import Partition, part
+from ..parting import Partition, part
 from ..rows import folds_of
 from .elimination import drop_idle_gates, eliminate, sets_by_item
 from .features import Columns

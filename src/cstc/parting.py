@@ -25,8 +25,8 @@ from sklearn.tree import DecisionTreeRegressor
 
 from .matrix import column_at, columns_at, is_sparse, missing_columns
 from .model import TreePool
-from .rows import Rows
 from .needs import Needs
+from .rows import Rows
 
 __all__ = ["Parted", "Partition", "part"]
 
