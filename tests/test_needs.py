@@ -1,5 +1,7 @@
 """What each row needs, by attributions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -42,7 +44,7 @@ def test_what_is_lost_without_an_item_by_hand():
     assert found.lost.shape == (N, 3)
     for side in (True, False):
         taught, hears = HALF == side, HALF != side
-        booster = boost(model, rows_of(X[taught], y[taught]))
+        booster = boost(replace(model, depth=8, n_leaves=31), rows_of(X[taught], y[taught]))
         shares = attributions(booster, X[hears], 1)[:, :, 0]
         items = dict(zip(costs.item_names, found.lost[hears].T, strict=True))
         np.testing.assert_allclose(items["both"], (shares[:, 1] + shares[:, 2]) ** 2, rtol=1e-4, atol=1e-6)

@@ -14,7 +14,7 @@ is: good enough to tell rows apart, not to say what a group must buy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -31,6 +31,8 @@ __all__ = ["Needs", "needs_of"]
 #: Rows that are attributed; each half of them teaches the ensemble for the other.  Attributions take as long as there
 #: are trees, of which several classes have more.
 MOST_ROWS, FEWER_ROWS = 6000, 2000
+#: Of a tree: a selector of selectors, the selector and the feature that it names must fit on one branch.
+LEAVES, DEPTH = 31, 8
 ATTRIBUTED = 1000  # rows at a time
 
 
@@ -64,6 +66,7 @@ def needs_of(boosting: Boosting, rows: Rows, half: np.ndarray, stakes: Loss) -> 
     most = max(FEWER_ROWS, min(MOST_ROWS, 2 * MOST_ROWS // len(boosting.constant)))
     at = some_of(np.arange(len(rows)), most)
     rows, half = rows.take(at), half[at]
+    boosting = replace(boosting, n_leaves=LEAVES, depth=max(DEPTH, boosting.depth))
     lost = np.empty((len(rows), boosting.costs.n_items), dtype=np.float32)
 
     def hear(taught: np.ndarray) -> None:
