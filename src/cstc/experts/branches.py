@@ -1,10 +1,9 @@
 """Branches: groups of rows that need the same features, each with a chain of its own.
 
-A chain has one order of buying for all rows.  What a row needs is known from an ensemble that buys on its branches
-(`lazy`): rows on which it buys alike belong together.  So a few cheap features are looked for that tell what a row
-will buy.  A regression tree on them, with the purchases as its targets, each weighted by its price, parts the rows: its
-impurity is the money that is wasted if all rows of a group buy what any of them needs.  Every group then gets chains
-of its own, with experts and gates that learn from its rows alone (`chain`, `gates`).
+A chain has one order of buying for all rows.  Where rows need different features, and cheap ones tell which (`needs`,
+`parting`), every group gets chains of its own, with experts and gates that learn from its rows alone (`chain`,
+`gates`).  Growing them takes about as long as growing those of all rows.  So a partition is tried first, with one small
+ensemble for each group.
 """
 
 from __future__ import annotations

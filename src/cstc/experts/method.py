@@ -9,8 +9,8 @@
 
 All of these are candidates (`candidates`), and the one with the least expected loss is taken.
 
-Steps 1 and 2 do not know the cost weight, so a whole frontier shares them; lazy experts and groups are shared by cost
-weights around a power of two or four.  Rows never teach twice: experts answer gates out of fold, gates answer each
+Steps 1, 2 and 4 do not know the cost weight, so a whole frontier shares them; lazy experts are shared by cost weights
+around a power of two.  Rows never teach twice: experts answer gates out of fold, gates answer each
 other from the other half, and validation rows teach nothing at all, so that they can choose between cost weights.
 Only how rows are parted into groups is learned from rows that groups then learn from.
 """
