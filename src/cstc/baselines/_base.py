@@ -24,26 +24,27 @@ from ..rows import Rows, check_queries
 from ._frontier import SystemFrontier, frontier_of
 from ._setting import TASKS, Setting, set_up
 
-__all__ = ["COMMON", "Baseline"]
+__all__ = ["COMMON", "Baseline", "documented"]
 
-COMMON = """
-    task : {"regression", "classification", "ranking"}, default="regression"
+PARAMETERS = {
+    "task": """task : {"regression", "classification", "ranking"}, default="regression"
         Squared risk; logistic risk for two classes; squared risk on grades, judged by NDCG@5 (`fit` then needs
-        `qid`).
-    costs : CostModel, array-like, mapping, path or None, default=None
-        What features cost, as for the estimators of `cstc`.
-    n_weak_learners : int, default=200
-        Rounds of boosting at most.
-    weak_learner_depth : int, default=4
-    learning_rate : float, default=0.1
-    early_stopping : int or None, default=20
-        Stop boosting after so many rounds without a better score on the validation rows.
-    validation_fraction : float, default=0.2
-        Part of the rows that is held out when `fit` is given no validation data (whole queries for ranking).
-    random_state : int, RandomState or None, default=None
-    n_jobs : int or None, default=None
-        Threads of boosting.
-
+        `qid`).""",
+    "costs": """costs : CostModel, array-like, mapping, path or None, default=None
+        What features cost, as for the estimators of `cstc`.""",
+    "n_weak_learners": """n_weak_learners : int, default=200
+        Rounds of boosting at most.""",
+    "weak_learner_depth": "weak_learner_depth : int, default=4",
+    "learning_rate": "learning_rate : float, default=0.1",
+    "early_stopping": """early_stopping : int or None, default=20
+        Stop boosting after so many rounds without a better score on the validation rows.""",
+    "validation_fraction": """validation_fraction : float, default=0.2
+        Part of the rows that is held out when `fit` is given no validation data (whole queries for ranking).""",
+    "random_state": "random_state : int, RandomState or None, default=None",
+    "n_jobs": """n_jobs : int or None, default=None
+        Threads of boosting.""",
+}
+ATTRIBUTES = """
     Attributes
     ----------
     model_ : FittedTree
@@ -55,6 +56,15 @@ COMMON = """
         As in scikit-learn."""
 
 
+def documented(*without: str) -> str:
+    """What the docstrings of all systems say, less the parameters that a system does not have."""
+    lines = [text for name, text in PARAMETERS.items() if name not in without]
+    return "\n    ".join(["", *lines]) + "\n" + ATTRIBUTES
+
+
+COMMON = documented()
+
+
 class Baseline(BaseEstimator):
     """A system to compare with.
 
@@ -63,6 +73,7 @@ class Baseline(BaseEstimator):
     """
 
     _varied = "cost_weight"
+    _several_classes = False  # whether it can tell more than two classes apart
 
     def __init__(
         self,
@@ -132,15 +143,15 @@ class Baseline(BaseEstimator):
         if qid is not None and not face._needs_queries:
             raise ValueError(f"qid is given, and task={self.task!r} has no use for it; leave it out, or task='ranking'")
         given = X, y, X_val, y_val, sample_weight, sample_weight_val, qid, qid_val
-        return set_up(face, self.validation_fraction, *given)
+        return set_up(face, self.validation_fraction, *given, several_classes=self._several_classes)
 
     def _new_face(self) -> CSTCBase:
         if self.task not in TASKS:
             raise ValueError(f"task is {self.task!r}; it must be one of {tuple(TASKS)}")
         names = ["costs", "n_weak_learners", "weak_learner_depth", "learning_rate", "early_stopping"]
         names += ["random_state", "n_jobs"]
-        names += ["weak_learners"] if hasattr(self, "weak_learners") else []
-        given = {name: getattr(self, name) for name in names}
+        names += ["weak_learners"]
+        given = {name: getattr(self, name) for name in names if hasattr(self, name)}
         if given.get("weak_learners") == "identity":  # nothing is boosted, and defaults of our own say nothing of it
             defaults = inspect.signature(type(self)).parameters
             unsaid = [name for name in BOOSTED_ONLY if given[name] == defaults[name].default]
@@ -212,7 +223,8 @@ class Baseline(BaseEstimator):
         values = None if values is None else self._checked_values(values)
         checker = self._new_face()
         # all errors of the rows come first; weights are checked below, since rows without weight leave a sample
-        sample = set_up(checker, self.validation_fraction, X, y, X_val, y_val, None, None, qid, qid_val)
+        checked = X, y, X_val, y_val, None, None, qid, qid_val
+        sample = set_up(checker, self.validation_fraction, *checked, several_classes=self._several_classes)
         whole = sample.train if sample.everything is None else sample.everything
         given = with_checked_weights(Rows(X, y, sample_weight, qid), whole.X)
         if X_val is not None:
@@ -267,13 +279,14 @@ class Baseline(BaseEstimator):
         return None if qid is None else check_queries(qid, np.ones(X.shape[0]), "qid")
 
     def _margins(self, X: np.ndarray, qid: np.ndarray | None) -> np.ndarray:
-        return self.model_.decision_function(X)[:, 0]
+        margins = self.model_.decision_function(X)
+        return margins[:, 0] if margins.shape[1] == 1 else margins
 
     def _cost(self, X: np.ndarray, counting: str, qid: np.ndarray | None) -> np.ndarray:
         return self.model_.predict_cost(X, counting)
 
     def decision_function(self, X, *, qid=None):
-        """Margins or scores of shape (n,)."""
+        """Margins or scores of shape (n,); of several classes, one for each: (n, n_classes)."""
         X = self._check_X(X)
         return self._margins(X, self._queries(qid, X))
 
@@ -283,10 +296,10 @@ class Baseline(BaseEstimator):
         `qid`, the query of each row, is needed by early exit only.
         """
         margins = self.decision_function(X, qid=qid)
-        return self.model_.answers(margins[:, None])
+        return self.model_.answers(margins.reshape(len(margins), -1))
 
     def predict_proba(self, X):
-        """Probabilities of the two classes."""
+        """Probabilities of the classes."""
         return self.model_.predict_proba(self._check_X(X))
 
     def predict_cost(self, X, counting="branch", *, qid=None):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..boosting import boost as train_booster
-from ..boosting import flatten_booster, rounds_of
+from ..boosting import flatten_booster, rounds_of, without_stumps
 from ..model import TreePool
 from ._setting import Setting
 
@@ -45,8 +45,7 @@ def boost(
     if rounds and use_everything and setting.everything is not None:
         booster = train_booster(setting.boosting, setting.everything, n_rounds=rounds, **options)
     pool = flatten_booster(booster, max(rounds, 1))
-    is_tree = pool.feature[pool.roots] >= 0  # a tree of one leaf is a constant: leave it out
-    return pool.subset(np.flatnonzero(is_tree[:rounds]))
+    return without_stumps(pool, len(setting.constant), rounds)[0]
 
 
 def sums_of_trees(pool: TreePool, X: Any) -> np.ndarray:

@@ -93,7 +93,7 @@ class _Models:
     def _judge(self, model: Any, value: Any) -> Point:
         rows = self.validation
         margins, costs = model.decision_function(rows.X, qid=rows.qid), model.predict_cost(rows.X, qid=rows.qid)
-        return judged_point(model, self.system._varied, value, margins[:, None], costs, self._judges)
+        return judged_point(model, self.system._varied, value, margins.reshape(len(margins), -1), costs, self._judges)
 
     @cached_property
     def _judges(self) -> Judges:

@@ -93,13 +93,30 @@ class Setting:
 
 
 def set_up(
-    face: CSTCBase, fraction: float, X, y, X_val, y_val, sample_weight, sample_weight_val, qid, qid_val
+    face: CSTCBase,
+    fraction: float,
+    X,
+    y,
+    X_val,
+    y_val,
+    sample_weight,
+    sample_weight_val,
+    qid,
+    qid_val,
+    *,
+    several_classes: bool = False,
 ) -> Setting:
-    """Check all that was given; hold rows out (whole queries, stratified classes) where there is no validation data."""
+    """Check all that was given; hold rows out (whole queries, stratified classes) where there is no validation data.
+
+    `several_classes` says whether the system can tell more than two classes apart.
+    """
     rows = face._check_rows(Rows(X, y, sample_weight, qid), reset=True)
     classes = getattr(face, "classes_", None)
-    if classes is not None and len(classes) > 2:
-        raise ValueError(f"y holds {len(classes)} classes; the systems of cstc.baselines tell two classes apart")
+    if classes is not None and len(classes) > 2 and not several_classes:
+        raise ValueError(
+            f"y holds {len(classes)} classes; the systems of cstc.baselines tell two classes apart, but for "
+            "CostAwareTree and HierarchicalMixture, which take several"
+        )
     names, loss = face._feature_names(), face._loss()
     costs = face._resolve_costs(face.costs)
     face.costs_ = costs
