@@ -21,6 +21,7 @@ from .stagewise import first_trees
 __all__ = ["SpeedBoost"]
 
 LOOKED_AT = 4  # purchases for which trees are grown in each round; more only where none of them gains
+MOST_LOOKED_AT = 12  # and no more than these
 FREE = 0.1  # of the cheapest price: what a learner without a cost counts
 LONGEST = 64.0  # the longest step, in multiples of the gradient over the largest curvature
 
@@ -188,7 +189,7 @@ def _best_learner(taught: _Ensemble, judged: _Ensemble, owned: np.ndarray) -> _L
         for columns in _purchases(taught, judged, owned)
     ]
     for looked_at, sets in enumerate(candidates):
-        if best is not None and looked_at > LOOKED_AT:
+        if looked_at > (LOOKED_AT if best is not None else MOST_LOOKED_AT):
             break
         for columns in sets:
             learner = taught.learner(statistics, columns)
