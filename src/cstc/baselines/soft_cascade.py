@@ -39,7 +39,7 @@ class SoftCascade(Baseline):
         Between 0 and 1: how much of the drop of the validation risk, from the constant to the whole ensemble, may be
         given up by rows that leave.  At 0, rows leave where that does not raise the risk; at 1 all may leave at once.
     n_stages : int, default=12
-        Thresholds at most.
+        Thresholds at most, with the one before any tree.
     {COMMON}
 
     Notes
@@ -114,8 +114,8 @@ class SoftCascade(Baseline):
         pool = pool.subset(order_by_gain(setting, pool)) if pool.n_learners else pool
         n_trees = pool.n_learners
         # most features come with the first trees, so stages grow by a factor
-        cuts = np.unique(np.round(np.geomspace(1, max(n_trees, 1), int(self.n_stages)))).astype(int)
-        cuts = np.unique([0, *cuts[cuts < n_trees], n_trees])
+        cuts = np.unique([0, n_trees, *np.round(np.geomspace(max(n_trees, 1), 1, int(self.n_stages)))]).astype(int)
+        cuts = cuts[cuts <= n_trees]
         scores = sums_of_trees(pool, setting.validation.X)[:, cuts] + setting.constant[0]
         return _Stages(pool, cuts, scores)
 
