@@ -8,12 +8,13 @@ from scipy.special import expit
 from sklearn.base import clone
 from sklearn.linear_model import Lasso, LinearRegression
 from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import cstc.baselines.speedboost
 from cstc import CostModel
 from cstc.baselines import CostAwareTree, HierarchicalMixture, SoftCascade, SpeedBoost, StageWiseRegression
 from cstc.baselines.cost_tree import _pruned
-from cstc.baselines.hierarchical_mixture import Mixing, fit_sparse
+from cstc.baselines.hierarchical_mixture import fit_sparse
 from cstc.baselines.soft_cascade import order_by_gain, set_thresholds, shares_of_stages
 from cstc.baselines.speedboost import _choose_learners, _grow_again
 from cstc.datasets import QUADRANT_COSTS, make_quadrants
@@ -22,6 +23,42 @@ from cstc.losses import LogisticLoss, SquaredLoss
 PRICES = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
 COSTS = CostModel(PRICES, evaluation=1.0)
 BOOSTED = {"costs": COSTS, "n_weak_learners": 15, "weak_learner_depth": 2, "random_state": 0}
+
+
+SMALL = {"n_weak_learners": 10, "learning_rate": 0.5}
+
+
+def expected_failures(system):
+    """What scikit-learn expects and the systems do not do, for a reason."""
+    drawn = "rows are held out: two rows of weight 1 are not one row of weight 2"
+    found = {f"check_sample_weight_equivalence_on_{kind}_data": drawn for kind in ("dense", "sparse")}
+    found["check_regressors_no_decision_function"] = "margins have one name for all tasks"
+    found["check_classifier_not_supporting_multiclass"] = "the sentence says which systems take several classes"
+    return found
+
+
+@parametrize_with_checks(
+    [
+        kind(task=task, **options)
+        for task in ("regression", "classification")
+        for kind, options in (
+            (SpeedBoost, SMALL),
+            (SoftCascade, SMALL | {"n_jobs": 1}),
+            (HierarchicalMixture, SMALL | {"n_jobs": 1, "max_iter": 2}),
+            (CostAwareTree, {}),
+        )
+    ],
+    expected_failed_checks=expected_failures,
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_probabilities_are_those_of_classes():
+    for system in (SpeedBoost(), CostAwareTree(task="ranking")):
+        with pytest.raises(AttributeError, match="predict_proba") as caught:
+            system.predict_proba(np.zeros((3, 2)))
+        assert "needs task='classification'; use predict" in str(caught.value.__cause__)
 
 
 def given(n=500, n_train=350):
@@ -111,7 +148,7 @@ def test_speedboost_grows_again_on_all_rows_with_the_same_features():
     setting = setting_of(system, X, y, val)
     learners = _choose_learners(setting)
     again = _grow_again(setting, setting.train, [learner.columns for learner in learners])
-    np.testing.assert_array_equal([l.weight for l in learners], [l.weight for l in again])
+    np.testing.assert_array_equal([each.weight for each in learners], [each.weight for each in again])
     held_out = setting_of(system, X, y, {})
     assert held_out.everything is not None
     sets = [learner.columns for learner in _choose_learners(held_out)]
@@ -135,7 +172,9 @@ def test_speedboost_frontier_is_cut_before_purchases():
     frontier = SpeedBoost(**BOOSTED | {"n_weak_learners": 60}).frontier(X, y, **val, n_points=20)
     costs = frontier.tried_.column("mean_cost")
     assert costs[0] == 0
-    learner = [model.predict_cost(X, "learner").max() - model.model_.pool.n_learners for model in frontier.tried_models_]
+    learner = [
+        model.predict_cost(X, "learner").max() - model.model_.pool.n_learners for model in frontier.tried_models_
+    ]
     assert (np.diff(learner[:-1]) > 0).all()  # each cut has items that the one before has not
 
 
@@ -424,7 +463,9 @@ def test_pruning_finds_the_best_of_all_pruned_trees(weight):
     system = CostAwareTree(costs=COSTS, max_depth=3, random_state=0)
     setting = setting_of(system, X, y, val)
     trees = system._share(setting)
-    best = {exponent: min(risk + weight * cost for risk, cost in plain_prunings(tree)) for exponent, tree in trees.items()}
+    best = {
+        exponent: min(risk + weight * cost for risk, cost in plain_prunings(tree)) for exponent, tree in trees.items()
+    }
     for exponent, tree in trees.items():
         assert _pruned(tree, weight)[0] == pytest.approx(best[exponent])
     model = clone(system).set_params(cost_weight=weight * setting.units.scale**2).fit(X, y, **val)
@@ -450,7 +491,7 @@ def test_a_path_pays_for_its_own_splits_once():
 
 
 def test_leaves_of_one_class_are_not_quite_sure():
-    X, y, val = given()
+    X, _, val = given()
     labels = np.where(X[:, 0] > 0, "yes", "no")
     val["y_val"] = np.where(val["X_val"][:, 0] > 0, "yes", "no")
     model = CostAwareTree(costs=COSTS, cost_weight=1e-4, task="classification", random_state=0).fit(X, labels, **val)

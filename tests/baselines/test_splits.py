@@ -72,9 +72,7 @@ def test_gains_at_other_rows():
     taught, judged = np.arange(200), np.arange(200, 300)
     bins = Bins.of(X[taught], categorical=[2])
     others = Bins.of(X[judged], like=bins)
-    found = best_splits(
-        bins, taught, np.arange(3), Squares().statistics(y[taught], weights[taught]), Squares(), 10
-    )
+    found = best_splits(bins, taught, np.arange(3), Squares().statistics(y[taught], weights[taught]), Squares(), 10)
     gains = found.gains_elsewhere(others, Squares().statistics(y[judged], weights[judged]))
     for column in range(3):
         split = found.split(column)
@@ -98,7 +96,7 @@ def test_trees_are_those_of_scikit_learn(depth):
 
 
 def test_flat_trees_say_the_same_of_old_and_new_rows():
-    X, rng = columns(400)
+    X, _ = columns(400)
     y = X[:, 0] + 3.0 * (X[:, 2] == 1) + 2.0 * np.isnan(X[:, 1])
     bins = Bins.of(X[:300], categorical=[2])
     tree, outputs = grow(bins, Squares().statistics(y[:300], np.ones(300)), np.arange(3), 4, 5)

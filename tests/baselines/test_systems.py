@@ -272,7 +272,7 @@ def test_several_classes_where_the_idea_allows_it(name):
     if name == "early exit":
         pytest.skip("early exit ranks")
     if name not in SEVERAL_CLASSES:
-        with pytest.raises(ValueError, match="y holds 3 classes; the systems .* but for CostAwareTree and Hierarch"):
+        with pytest.raises(ValueError, match=r"y holds 3 classes; the systems .* but for CostAwareTree and Hierarch"):
             system.fit(X, y)
         return
     system.set_params(cost_weight=1e-4).fit(X[:450], y[:450])

@@ -274,9 +274,7 @@ class Grown:
         return cls([split, None, None], [(1, 2), (1, 1), (2, 2)], [0.0, 0.0, 1.0], [share_left, 0.5, 0.5])
 
 
-def grow(
-    bins: Bins, statistics: np.ndarray, columns: np.ndarray, depth: int, least: int
-) -> tuple[Grown, np.ndarray]:
+def grow(bins: Bins, statistics: np.ndarray, columns: np.ndarray, depth: int, least: int) -> tuple[Grown, np.ndarray]:
     """A tree of least squares on some columns, and what it says of the rows."""
     tree, outputs, criterion = Grown([], [], [], []), np.zeros(bins.n_rows), Squares()
 

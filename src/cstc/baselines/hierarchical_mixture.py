@@ -9,11 +9,11 @@ import numpy as np
 
 from ..losses import LogisticLoss, Loss
 from ..model import FittedTree, TreeShape
-from ..parallel import stop_if_asked
 from ..paper.codes import as_array
 from ..paper.features import Columns
 from ..paper.hard_tree import HardTree
 from ..paper.pruning import prune
+from ..parallel import stop_if_asked
 from ._base import COMMON, Baseline
 from ._columns import check_weak_learners, columns_of, judge
 from ._setting import Setting
@@ -49,10 +49,12 @@ class HierarchicalMixture(Baseline):
     depth : int, default=2
         Gates on a path: ``2 ** depth`` experts at most; those that validation rows do not need are pruned.
     max_iter : int, default=10
-        Steps of EM at most, with prices and, before, as many without, which all models of a frontier share.
+        Steps of EM with prices; before, as many are made without, which all models of a frontier share.
     weak_learners : {{"boosted", "identity"}}, default="boosted"
         Boosted trees, or the inputs themselves.
     {COMMON}
+    n_iter_ : int
+        Steps of EM, with and without prices.
 
     Notes
     -----
@@ -132,6 +134,7 @@ class HierarchicalMixture(Baseline):
         mixing, start = shared
         weight = setting.units.standard_weight(float(self.cost_weight))
         found = mixing.expect_and_maximise(start, weight, int(self.max_iter)) if weight else start
+        self.n_iter_ = int(self.max_iter) * (2 if weight else 1)
         mixed = mixing.hard(mixing.with_inner_experts(found, weight))
         judged = judge(mixing.columns, float(self.cost_weight))
         candidates = [prune(tree, judged) for tree in (mixed, mixing.fitted_again(mixed))]
@@ -199,7 +202,9 @@ class Mixing:
     def answerable(self, found: Linear) -> np.ndarray:
         """Shape (n, n_experts): path probability times likelihood, in parts of their sum over the experts."""
         scores = self.design @ found.gates.T
-        logs = np.stack([self._log_path(scores, leaf) + self._log_likelihood(found, leaf) for leaf in self.leaves], 1)
+        logs = np.stack(
+            [self._log_path(scores, leaf) + self._log_likelihood(found, leaf) for leaf in self.leaves.tolist()], 1
+        )
         parts = np.exp(logs - logs.max(axis=1, keepdims=True))
         return parts / parts.sum(axis=1, keepdims=True)
 
@@ -230,9 +235,9 @@ class Mixing:
             share = up / np.maximum(here, 1e-300)
             prices = cost_weight * self._prices(gates, int(node))
             start = gates[node][:, None]
-            gates[node] = fit_sparse(
-                self.design, share, here * self.weights, LogisticLoss(), prices, start, STEPS
-            )[:, 0]
+            gates[node] = fit_sparse(self.design, share, here * self.weights, LogisticLoss(), prices, start, STEPS)[
+                :, 0
+            ]
         for leaf in self.leaves:
             weights = at[int(leaf)] * self.weights
             if weights.sum() < LEAST_ROWS:
@@ -258,7 +263,7 @@ class Mixing:
     # -- hard routing ------------------------------------------------------------------------------------------
 
     def with_inner_experts(self, found: Linear, cost_weight: float) -> Linear:
-        """The same with experts at the gates, for the rows that pass them: what answers if their branches are pruned."""
+        """The same with experts at the gates, for the rows that pass them: they answer if a branch is pruned."""
         experts, answerable = found.experts.copy(), self.answerable(found)
         paths = self.shape.node_paths[self.leaves]
         for node in self.inner:
@@ -291,7 +296,9 @@ class Mixing:
             if len(at) <= len(used) + 1:
                 continue
             design = self.design[np.ix_(at, np.append(used, self.design.shape[1] - 1))]
-            start = np.vstack([tree.predict_weights[used, node] * self.spread[used, None], tree.predict_intercepts[node]])
+            start = np.vstack(
+                [tree.predict_weights[used, node] * self.spread[used, None], tree.predict_intercepts[node]]
+            )
             free = np.zeros(len(start))
             fitted = fit_sparse(design, self.y[at], self.weights[at], self.loss, free, start, LAST_STEPS)
             weights = np.zeros_like(tree.predict_weights[:, node])

@@ -158,9 +158,7 @@ def order_by_gain(setting: Setting, pool: TreePool) -> np.ndarray:
     while left:
         stop_if_asked()
         now = setting.loss.risk(margins[:, None], rows.y, rows.weights)
-        gains = [
-            now - setting.loss.risk((margins + outputs[:, tree])[:, None], rows.y, rows.weights) for tree in left
-        ]
+        gains = [now - setting.loss.risk((margins + outputs[:, tree])[:, None], rows.y, rows.weights) for tree in left]
         drop, price = np.array(gains), costs.charge(uses[left] & ~bought, 1)
         # per cost where it falls, and first of all where it does so for nothing
         worth = np.where(drop > 0, drop / np.maximum(price, 1e-9), drop)
