@@ -286,7 +286,7 @@ def test_several_classes_where_the_idea_allows_it(name):
     assert frontier.table_[-1]["quality"] > frontier.table_[0]["quality"]
 
 
-def test_tables_with_categories_and_missing_values():
+def test_tables_with_categories_and_missing_values(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.normal(size=300), "b": rng.choice(["x", "y", "z"], 300)})
     y = frame["a"].to_numpy() + 3.0 * (frame["b"] == "y")
@@ -296,6 +296,8 @@ def test_tables_with_categories_and_missing_values():
         system.set_params(**{"cost_weight": 1e-4} if "cost_weight" in system.get_params() else {})
         system.fit(frame, y)
         assert system.score(frame, y) > 0.7
+        system.model_.save(tmp_path / "model.cstc")
+        np.testing.assert_array_equal(load(tmp_path / "model.cstc").predict(frame), system.predict(frame))
         assert list(system.feature_names_in_) == ["a", "b"]
         with pytest.raises(ValueError, match="feature names"):
             system.predict(frame[["b", "a"]])
