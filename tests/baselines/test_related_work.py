@@ -283,13 +283,12 @@ def test_a_cascade_without_exits_is_the_ensemble():
 # -- the hierarchical mixture of experts ---------------------------------------------------------------------------
 
 
-def test_sparse_fits_are_those_of_the_lasso(monkeypatch):
-    monkeypatch.setattr("cstc.baselines.hierarchical_mixture.RIDGE", 0.0)
+def test_sparse_fits_are_those_of_the_lasso():
     X, y, _ = given()
     X, y = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
     design, prices = np.column_stack([X, np.ones(len(X))]), np.append(0.2 * PRICES / 6, 0.0)
     weights = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
-    found = fit_sparse(design, y, weights, SquaredLoss(), prices, np.zeros((7, 1)), 2000)[:, 0]
+    found = fit_sparse(design, y, weights, SquaredLoss(), prices, np.zeros((7, 1)), 2000, 0.0)[:, 0]
     # the lasso halves the mean of the squares, and has one penalty: prices go into the columns
     lasso = Lasso(alpha=0.5, tol=1e-10, max_iter=100000).fit(X / prices[:-1], y, sample_weight=weights)
     np.testing.assert_allclose(found[:-1], lasso.coef_ / prices[:-1], atol=1e-5)
@@ -308,6 +307,16 @@ def test_sparse_fits_of_shares_fulfil_their_optimality_conditions():
     np.testing.assert_allclose(gradient[kept], -prices[kept] * np.sign(found[kept]), atol=1e-5)
     assert (np.abs(gradient[~kept]) <= prices[~kept] + 1e-8).all()
     assert 2 <= kept[:-1].sum() < 6
+
+
+def test_weights_are_pulled_to_a_goal():
+    X, y, _ = given()
+    design, goal = np.column_stack([X / X.std(axis=0), np.ones(len(X))]), np.arange(7.0)[:, None]
+    free = np.zeros(7)
+    found = fit_sparse(design, y, np.ones(len(y)), SquaredLoss(), free, np.zeros((7, 1)), 3000, 0.5, goal)
+    ridge = np.diag([0.5] * 6 + [0.0])
+    expected = np.linalg.solve(design.T @ design / len(y) + ridge, design.T @ y[:, None] / len(y) + ridge @ goal)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def mixing_of(X, y, val, task="regression", **options):

@@ -24,6 +24,7 @@ __all__ = ["HierarchicalMixture"]
 STEPS = 20  # of a solver within one step of EM: it need not end, the next one goes on
 LAST_STEPS = 150  # of experts that are fitted for good
 RIDGE = 1e-3  # of the largest curvature: keeps weights of like columns small
+PULL = 1.0  # the same, towards the boosted ensemble: trees fit the rows that grew them too well to be weighed freely
 LEAST_VARIANCE = 1e-3  # of an expert's errors, in variances of the target: it may fit few rows exactly
 SURE = 0.9  # what a row gives its own expert at the start
 LEAST_WORTH = 1e-3  # standard deviations of the target: a smaller contribution does not count
@@ -60,9 +61,12 @@ class HierarchicalMixture(Baseline):
     -----
     Columns that need the same item divide its price among them, and what the gates above have bought is free.  Values
     have normal errors with a variance for each expert.  EM starts with rows grouped by what one expert for all of them
-    predicts.  When it ends, experts are fitted again without the penalty, on the columns that it left them and on the
+    predicts.  When it ends, experts are fitted again without prices, on the columns that it left them and on the
     rows that hard gates send them; validation rows choose between these and those of EM by risk + cost_weight * exact
     cost, and prune.
+
+    Boosted trees fit the rows that grew them too well to be weighed freely on these: weights of experts are pulled
+    towards those of the ensemble (where there is one margin), and those over inputs, a little, towards zero.
 
     The original has a softmax gate between any number of branches and no prices; here gates have two branches.  Several
     classes are taken, too: an expert then has a margin for each, which share their columns.
@@ -172,6 +176,9 @@ class Mixing:
         self.leaves = np.flatnonzero(self.shape.is_leaf)
         self.inner = np.flatnonzero(~self.shape.is_leaf)
         self.n_outputs = len(columns.constant)
+        # one margin and boosted trees: experts are pulled to the ensemble, in which every tree has the weight 1
+        self.pulled = self.n_outputs == 1 and not (columns.pool.linear_feature >= 0).any()
+        self.ensemble = np.append(columns.spread if self.pulled else 0.0 * columns.spread, 0.0)[:, None]
 
     def start(self) -> Linear:
         """Rows in as many groups of equal size as there are experts, by what one expert for all predicts."""
@@ -180,7 +187,7 @@ class Mixing:
         experts[:, -1] = self.columns.constant
         empty = Linear(np.zeros((n_nodes, n_entries)), experts, np.ones(n_nodes))
         free = np.zeros(n_entries)
-        whole = fit_sparse(self.design, self.y, self.weights, self.loss, free, experts[0], LAST_STEPS)
+        whole = self._expert(self.weights, free, experts[0], LAST_STEPS)
         margins = self.design @ whole
         by = margins[:, int(np.argmax(margins.var(axis=0)))]  # of several classes, that which varies most
         rank = np.argsort(np.argsort(by, kind="stable"), kind="stable")
@@ -243,11 +250,25 @@ class Mixing:
             if weights.sum() < LEAST_ROWS:
                 continue
             prices = cost_weight * self._prices(gates, int(leaf))
-            experts[leaf] = fit_sparse(self.design, self.y, weights, self.loss, prices, experts[leaf], STEPS)
+            experts[leaf] = self._expert(weights, prices, experts[leaf], STEPS)
             if not self.loss.has_classes:
                 risk = self.loss.value(self.design @ experts[leaf], self.y)
                 variances[leaf] = max(LEAST_VARIANCE, float(np.average(risk, weights=weights)))
         return Linear(gates, experts, variances)
+
+    def _expert(
+        self,
+        weights: np.ndarray,
+        prices: np.ndarray,
+        start: np.ndarray,
+        n_steps: int,
+        rows: np.ndarray | slice = slice(None),
+        entries: np.ndarray | slice = slice(None),
+    ) -> np.ndarray:
+        """An expert of some rows over some entries of the design."""
+        ridge, goal = (PULL if self.pulled else RIDGE), np.tile(self.ensemble, (1, self.n_outputs))[entries]
+        design = self.design[rows][:, entries]
+        return fit_sparse(design, self.y[rows], weights, self.loss, prices, start, n_steps, ridge, goal)
 
     def _prices(self, gates: np.ndarray, node: int) -> np.ndarray:
         """What each column costs at a node: evaluation, and its part of the items that no gate above has bought."""
@@ -270,8 +291,7 @@ class Mixing:
             weights = answerable[:, paths[:, node]].sum(axis=1) * self.weights
             if weights.sum() >= LEAST_ROWS:
                 prices = cost_weight * self._prices(found.gates, int(node))
-                start = experts[node]
-                experts[node] = fit_sparse(self.design, self.y, weights, self.loss, prices, start, LAST_STEPS)
+                experts[node] = self._expert(weights, prices, experts[node], LAST_STEPS)
         return replace(found, experts=experts)
 
     def hard(self, found: Linear) -> HardTree:
@@ -287,7 +307,7 @@ class Mixing:
         )
 
     def fitted_again(self, tree: HardTree) -> HardTree:
-        """Experts without a penalty, on the columns that they have and on the rows that hard gates send them."""
+        """Experts without prices, on the columns that they have and on the rows that hard gates send them."""
         phi = self.columns.train.phi
         passed = self.shape.paths[tree.terminals(phi)]
         for node in range(self.shape.n_nodes):
@@ -295,12 +315,11 @@ class Mixing:
             used = np.flatnonzero((tree.predict_weights[:, node] != 0).any(axis=1))
             if len(at) <= len(used) + 1:
                 continue
-            design = self.design[np.ix_(at, np.append(used, self.design.shape[1] - 1))]
             start = np.vstack(
                 [tree.predict_weights[used, node] * self.spread[used, None], tree.predict_intercepts[node]]
             )
-            free = np.zeros(len(start))
-            fitted = fit_sparse(design, self.y[at], self.weights[at], self.loss, free, start, LAST_STEPS)
+            entries = np.append(used, self.design.shape[1] - 1)
+            fitted = self._expert(self.weights[at], np.zeros(len(start)), start, LAST_STEPS, at, entries)
             weights = np.zeros_like(tree.predict_weights[:, node])
             weights[used] = fitted[:-1] / self.spread[used, None]
             tree = tree.with_predictor(node, weights, fitted[-1])
@@ -315,16 +334,18 @@ def fit_sparse(
     prices: np.ndarray,
     start: np.ndarray,
     n_steps: int,
+    strength: float = RIDGE,
+    goal: np.ndarray | float = 0.0,
 ) -> np.ndarray:
     """Weights (n_entries, n_outputs) that lower a penalised risk, by accelerated proximal steps from a start.
 
-    The risk is ``mean of l(design @ w, y) + sum_j prices[j] * |w_j| + ridge``, with the mean weighted by `weights` and
-    ``|w_j|`` the length of a row of w; columns without a price are not held back.  The last entry, the intercept, is
-    free of both.
+    The risk is ``mean of l(design @ w, y) + sum_j prices[j] * |w_j| + strength * curvature / 2 * |w - goal|^2``, with
+    the mean weighted by `weights` and ``|w_j|`` the length of a row of w.  The last entry, the intercept, is free of
+    both penalties.
     """
     total = float(weights.sum())
     shares = weights / total
-    ridge = np.full(len(prices), RIDGE * loss.curvature)
+    ridge = np.full(len(prices), strength * loss.curvature)
     ridge[-1] = 0.0
     # the largest curvature of the mean risk: that of the loss times the largest eigenvalue, by the power method
     direction = np.ones(design.shape[1])
@@ -339,7 +360,7 @@ def fit_sparse(
     current, ahead, momentum = start, start, 1.0
     for _ in range(n_steps):
         derivative = loss.value_and_derivative(design @ ahead, y)[1]
-        gradient = design.T @ (shares[:, None] * derivative) + ridge[:, None] * ahead
+        gradient = design.T @ (shares[:, None] * derivative) + ridge[:, None] * (ahead - goal)
         moved = ahead - length * gradient
         norms = np.linalg.norm(moved, axis=1, keepdims=True)
         following = moved * np.maximum(0.0, 1.0 - length * prices[:, None] / np.maximum(norms, 1e-300))
