@@ -56,7 +56,8 @@ def run(name: str, state: int, options: argparse.Namespace) -> None:
 
 def _names(name: str) -> list[str]:
     order = ["stage-wise regression", "CSTC", "CSTC without fine-tuning", "CSTC unpruned", "single classifier"]
-    order += ["Cronus", "early exit", "l1", "Greedy Miser", "CEGB coupled", "CEGB lazy", "default method"]
+    order += ["Cronus", "early exit", "l1", "SpeedBoost", "soft cascade", "mixture of experts", "cost-aware tree"]
+    order += ["Greedy Miser", "CEGB coupled", "CEGB lazy", "default method"]
     return [system for system in order if not (name == "quadrants" and system == "early exit")]
 
 

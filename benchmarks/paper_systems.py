@@ -11,7 +11,19 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from cstc import CostModel, CSTCRanker, CSTCRegressor, Frontier, Paper
-from cstc.baselines import CEGB, L1, Cronus, EarlyExit, GreedyMiser, SingleClassifier, StageWiseRegression
+from cstc.baselines import (
+    CEGB,
+    L1,
+    CostAwareTree,
+    Cronus,
+    EarlyExit,
+    GreedyMiser,
+    HierarchicalMixture,
+    SingleClassifier,
+    SoftCascade,
+    SpeedBoost,
+    StageWiseRegression,
+)
 from cstc.datasets import QUADRANT_COSTS, make_quadrants, make_yahoo_like
 from cstc.metrics import ndcg
 
@@ -152,6 +164,11 @@ def systems(data: Data) -> dict[str, Any]:
         "l1": lambda: baseline(data, L1),
         "early exit": lambda: baseline(data, EarlyExit, n_points=25),
         "Cronus": lambda: baseline(data, Cronus, data.cost_weights(data.lambdas)),
+        # most of its learners only make more of what is bought: it is given twice as many
+        "SpeedBoost": lambda: baseline(data, SpeedBoost, n_weak_learners=2 * data.options["n_weak_learners"]),
+        "soft cascade": lambda: baseline(data, SoftCascade),
+        "mixture of experts": lambda: baseline(data, HierarchicalMixture),
+        "cost-aware tree": lambda: baseline(data, CostAwareTree),
         "Greedy Miser": lambda: baseline(data, GreedyMiser, wide),
         "CEGB lazy": lambda: baseline(data, CEGB, wide, penalty="lazy"),
         "CEGB coupled": lambda: baseline(data, CEGB, wide, penalty="coupled"),
@@ -203,9 +220,12 @@ def _frontier(data: Data, frontier: Frontier) -> list[tuple[float, Any]]:
 
 
 def baseline(data: Data, kind, values=None, n_points: int | None = None, **options: Any) -> list[tuple[Any, Any]]:
-    settings = _common(data) | data.options | options | {"task": "ranking" if data.ranking else "regression"}
-    if not data.ranking and kind in (SingleClassifier, L1, Cronus):
-        settings = _common(data) | options | {"task": "regression"} | _inputs(data)
+    common = _common(data) | data.options
+    if not data.ranking and kind in (SingleClassifier, L1, Cronus, HierarchicalMixture):
+        common = _common(data) | _inputs(data)
+    known = kind().get_params()  # one tree boosts nothing, and SpeedBoost has one thread
+    settings = {name: value for name, value in common.items() if name in known} | options
+    settings["task"] = "ranking" if data.ranking else "regression"
     n_points = data.n_points if n_points is None or data.quick else n_points
     frontier = kind(**settings).frontier(data.train.X, data.train.y, values=values, n_points=n_points, **data.rows())
     parameter = next(iter(frontier.tried_[0]))

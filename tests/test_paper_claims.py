@@ -231,7 +231,7 @@ def test_it_runs_resumes_and_writes(tmp_path):
         p.name for p in tmp_path.iterdir()
     }
     document = json.loads((tmp_path / "paper.json").read_text())
-    assert len(document["results"]) == len(stored) == 11
+    assert len(document["results"]) == len(stored) == 15
     (tmp_path / "results" / "quadrants-0-l1.json").unlink()
     again = run(tmp_path)
     assert again.stderr.count("models in") == 1  # only what was missing

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import ClassifierTags, RegressorTags
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_n_features, check_is_fitted
 
 from ..estimators._base import CSTCBase, all_or_nothing
@@ -63,6 +65,13 @@ def documented(*without: str) -> str:
 
 
 COMMON = documented()
+
+
+def _tells_classes_apart(system: Baseline) -> bool:
+    """Whether it has probabilities."""
+    if system.task != "classification":
+        raise AttributeError(f"task is {system.task!r}, and predict_proba needs task='classification'; use predict")
+    return True
 
 
 class Baseline(BaseEstimator):
@@ -298,9 +307,11 @@ class Baseline(BaseEstimator):
         margins = self.decision_function(X, qid=qid)
         return self.model_.answers(margins.reshape(len(margins), -1))
 
+    @available_if(_tells_classes_apart)
     def predict_proba(self, X):
         """Probabilities of the classes."""
-        return self.model_.predict_proba(self._check_X(X))
+        X = self._check_X(X)
+        return self.model_.predict_proba(X)
 
     def predict_cost(self, X, counting="branch", *, qid=None):
         """Exact cost of each row, by the branches taken or, as in the paper, by all items of every used learner.
@@ -344,6 +355,10 @@ class Baseline(BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.estimator_type = {"regression": "regressor", "classification": "classifier"}.get(self.task)
+        if tags.estimator_type == "regressor":
+            tags.regressor_tags = RegressorTags()
+        elif tags.estimator_type == "classifier":
+            tags.classifier_tags = ClassifierTags(multi_class=self._several_classes)
         tags.target_tags.required = True
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = getattr(self, "weak_learners", "boosted") == "boosted"
