@@ -4,8 +4,10 @@ import csv
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -454,6 +456,31 @@ def test_a_killed_frontier_goes_on(world, monkeypatch):
     assert "holds a finished frontier" in call(*FRONTIER, "-o", "f", status=1).stderr
     call(*FRONTIER, "--random-state", 1, "-o", "f", "--overwrite")
     assert load_frontier("f").made["random_state"] == 1
+
+
+def test_a_frontier_goes_on_after_its_process_was_killed(world, monkeypatch):
+    """By SIGKILL, which nothing can be done about: what was finished is whole, and is not fitted again."""
+    command = [str(part) for part in (*FRONTIER, "--n-weights", 40, "-o", "f", "--quiet")]
+    checkpoint = world / "f" / "checkpoint"
+    process = subprocess.Popen([sys.executable, "-m", "cstc", *command])
+    try:
+        until = time.monotonic() + 60
+        while len(list(checkpoint.glob("model-*.json"))) < 2 and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.002)
+    finally:
+        process.kill()
+    assert process.wait() == -signal.SIGKILL
+    finished = {float(path.stem.removeprefix("model-")) for path in checkpoint.glob("model-*.json")}
+    assert len(finished) >= 2
+    store, stored = Checkpoint.store, []
+    monkeypatch.setattr(
+        Checkpoint, "store", lambda self, *arguments: (stored.append(arguments[0]), store(self, *arguments))
+    )
+    assert call(*command).stderr == ""
+    assert stored
+    assert not finished & set(stored)
+    call(*command[:-3], "-o", "whole", "--quiet")
+    assert load_frontier("f").table == load_frontier("whole").table
 
 
 def test_overwriting_takes_another_checkpoint_away(world):
