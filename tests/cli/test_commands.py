@@ -604,7 +604,7 @@ def test_faults_of_the_program_are_one_sentence_too(world, monkeypatch):
 def test_all_is_written_down_for_help():
     text = call("--help").stdout
     assert call().stdout == text
-    names = "prices fit frontier predict explain evaluate report inspect serve completion".split()
+    names = "split prices fit frontier predict explain evaluate report inspect serve completion".split()
     assert all(f"\n  {name} " in text for name in names)
     for name in names:
         assert "--help" in call(name, "--help").stdout

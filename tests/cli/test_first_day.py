@@ -8,6 +8,8 @@ import pytest
 
 import cstc
 from cli.commands import PRICES, QUICK, as_text, call, without
+from cstc.cli._reading import Reading
+from cstc.cli._tables import open_table
 
 FIT = ("fit", "train.csv", "--target", "ill", "-o", "m.cstc", *QUICK)
 
@@ -15,6 +17,74 @@ FIT = ("fit", "train.csv", "--target", "ill", "-o", "m.cstc", *QUICK)
 def lines_of(path):
     with open(path, newline="", encoding="utf-8") as file:
         return list(csv.reader(file))
+
+
+# -- parts of a table --------------------------------------------------------------------------------------------------
+
+
+def test_a_table_in_parts(world):
+    said = call("split", "whole.csv", "-o", "parts", "--validation", 0.2).stderr
+    assert said.splitlines() == [
+        "parts/train.csv: 88 rows", "parts/test.csv: 40 rows", "parts/validation.csv: 32 rows"
+    ]  # fmt: skip
+    whole = lines_of("whole.csv")
+    parts = [lines_of(f"parts/{name}.csv") for name in ("train", "test", "validation")]
+    assert all(part[0] == whole[0] for part in parts)
+    places = {line[0]: at for at, line in enumerate(whole)}
+    drawn = [[places[line[0]] for line in part[1:]] for part in parts]
+    assert sorted(at for part in drawn for at in part) == list(range(1, 161))  # each row once
+    assert all(at == sorted(at) for at in drawn)
+    assert drawn[1] != list(range(121, 161))  # at random
+    assert all(line == whole[places[line[0]]] for part in parts for line in part[1:])
+    first = (world / "parts" / "test.csv").read_bytes()
+    call("split", "whole.csv", "-o", "parts", "--validation", 0.2, "-q")
+    assert (world / "parts" / "test.csv").read_bytes() == first
+    call("split", "whole.csv", "-o", "parts", "--validation", 0.2, "-q", "--random-state", 1)
+    assert (world / "parts" / "test.csv").read_bytes() != first
+    call("split", "whole.csv", "-o", "two")
+    assert {path.name for path in (world / "two").iterdir()} == {"train.csv", "test.csv"}
+    drop = [part for name in ("id", "stage", "risk", "query") for part in ("--drop", name)]
+    call("fit", "parts/train.csv", "--target", "ill", *drop, "-o", "m.cstc", *QUICK)
+    call("evaluate", "m.cstc", "parts/test.csv", "--target", "ill")
+
+
+def test_rows_that_belong_together_stay_together(world):
+    lines = lines_of("whole.csv")
+    lines[3][-1] = lines[4][-1] = ""  # of no query: each alone
+    (world / "t.csv").write_text(as_text(lines), encoding="utf-8")
+    call("split", "t.csv", "-o", "parts", "--together", "query", "--test", 0.3)
+    train, test = ({line[-1] for line in lines_of(f"parts/{name}.csv")[1:]} - {""} for name in ("train", "test"))
+    assert train
+    assert test
+    assert not train & test
+    assert 40 <= len(lines_of("parts/test.csv")) - 1 <= 56
+
+
+def test_parts_are_of_the_kind_of_the_table(world):
+    call("predict", "model.cstc", "new.csv", "-o", "a.parquet")
+    call("split", "a.parquet", "-o", "parts")
+    assert open_table("parts/test.parquet", Reading()).n_rows == 15
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("--test", 0.6, "--validation", 0.5), 2, "together they must be below 1"),
+        (("--test", 0), 2, "'--test'"),
+        (("--together", "ids"), 2, "(is 'id' meant?)"),
+        (("--test", 0.001), 1, "has too few rows (160): test would get none"),
+        (("-o", "whole.csv"), 1, "whole.csv is a file; the parts go into a folder"),
+        (("-o", "-"), 2, "the parts go into a folder"),
+    ],
+)
+def test_parts_that_cannot_be(world, arguments, status, message):
+    assert message in call("split", "whole.csv", "-o", "parts", *arguments, status=status).stderr
+
+
+def test_no_part_is_written_over_the_table(world):
+    (world / "test.csv").write_bytes((world / "whole.csv").read_bytes())
+    assert "is read by this very command" in call("split", "test.csv", "-o", ".", status=1).stderr
+    assert (world / "test.csv").read_bytes() == (world / "whole.csv").read_bytes()
 
 
 # -- names and prices --------------------------------------------------------------------------------------------------
