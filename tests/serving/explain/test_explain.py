@@ -5,6 +5,7 @@ import json
 import pickle
 import re
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from cstc import CostModel, CSTCClassifier, CSTCRanker, CSTCRegressor, Experts, 
 from cstc.datasets import QUADRANT_COSTS, make_quadrants
 from cstc.resampling import Resamples, standard_error
 from cstc.serving import Explanation, OnDemandPredictor, Session, extractor
+from cstc.serving.explain.words import bought_in_words
 from experts.cases import OWN_PRICES, own_features
 
 NAMES = ["age", "waist", "glucose", "insulin"]
@@ -456,6 +458,13 @@ def test_bad_options_get_clear_errors(ill):
         model.explain(X.iloc[[0]], budget=-1)
     with pytest.raises(ValueError, match="which is no source, item or feature"):
         model.explain(X.iloc[[0]], unavailable=["bmi"])
+
+
+def test_what_is_free_is_said_to_be_free():
+    step = SimpleNamespace(items={"age": 0.0, "weight": 2.0}, features={"age": 61, "weight": 80}, price=2.0)
+    assert bought_in_words(step) == "Bought for 2: weight = 80 (for 2), age = 61 (free)."
+    step = SimpleNamespace(items={"age": 0.0, "crp": 8.0, "draw": 5.0}, features={"age": 61, "crp": 7}, price=13.0)
+    assert bought_in_words(step) == "Bought for 13: crp = 7, age = 61. The bill: crp 8, draw 5."
 
 
 # ------------------------------------------------------------------------------------------- importance of items
