@@ -8,6 +8,7 @@ import pytest
 
 import cstc
 from cli.commands import PRICES, QUICK, as_text, call, without
+from cstc.cli._judging import Figure
 from cstc.cli._reading import Reading
 from cstc.cli._tables import open_table
 
@@ -201,6 +202,21 @@ def test_a_report_says_whose_target_is_not_there(world):
     said = call("report", "done", "--test", "new.csv", "-o", "r.html", status=2).stderr
     assert "the target of done is 'ill', and new.csv has no such column" in said
     assert "--target" not in said
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (0.8, 0.0141, "0.800 ± 0.014"),
+        (143.96, 1.04, "144.0 ± 1.0"),
+        (1234.5, 12.0, "1234 ± 12"),
+        (0.0075, 0.00354, "0.0075 ± 0.0035"),
+        (26.0, 0.0, "26 ± 0"),
+        (167.0, None, "167"),
+    ],
+)
+def test_a_figure_has_as_many_digits_as_its_error(value, error, text):
+    assert str(Figure("AUC", value, error)) == text
 
 
 # -- errors in money ---------------------------------------------------------------------------------------------------
