@@ -39,8 +39,8 @@ help:
 	@echo "make test    install the test tools into $(VENV), lint, type-check and run the tests"
 	@echo "make test-oldest  most of the tests with the oldest versions that pyproject.toml allows, in $(OLDEST)"
 	@echo "make lint    only ruff, mypy and the import contract"
-	@echo "make docs    build the site into build/docs/html, run its tutorials and check its links"
-	@echo "make axe     fetch axe-core by npm, with which the tests check the page of a report for accessibility"
+	@echo "make docs    build the site into build/docs/html, run its tutorials, check its links and, with axe-core, its pages"
+	@echo "make axe     fetch axe-core by npm, by which pages of reports and of the site are checked for accessibility"
 	@echo "make fuzz    load 100,000 damaged and forged model files (about 10 minutes; SEED=7 for other ones)"
 	@echo "make sanitize  the compiled walk under the sanitizers for addresses and undefined behaviour (about 20 seconds)"
 	@echo "make mutants judge 60 mutations of the source by the tests (about an hour; goes on where it was; SEED=7)"
@@ -68,6 +68,7 @@ docs: $(DOCS_READY)
 	rm -rf build/docs docs/api docs/tutorials
 	$(BIN)/python -m sphinx -W --keep-going -n -q -d build/docs/doctrees docs build/docs/html
 	$(BIN)/python docs/check_site.py build/docs/html
+	$(BIN)/python docs/check_access.py build/docs/html
 
 axe: $(AXE)
 

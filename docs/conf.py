@@ -74,7 +74,13 @@ def leave_out_private_parameters(app, what, name, found, options, signature, ret
     return (re.sub(r", _\w+=[^,)]+", "", signature) if signature else signature), returns
 
 
+def name_pages_by_their_titles(app, name, source):
+    """Files that are read on their own name each other, `[prices.md](prices.md)`; the site has titles instead."""
+    source[0] = re.sub(r"\[([\w-]+\.md)\]\((\1[^)]*)\)", r"[](\2)", source[0])
+
+
 def setup(app):
+    app.connect("source-read", name_pages_by_their_titles)
     app.connect("autodoc-skip-member", skip_what_is_not_for_users)
     app.connect("autodoc-process-signature", leave_out_private_parameters)
 
@@ -121,6 +127,7 @@ html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
     "navbar_align": "left",
+    "navbar_persistent": ["search-button"],  # the field beside it has a name that differs from what is seen
     "navbar_end": ["theme-switcher"],
     "header_links_before_dropdown": 7,
     "footer_start": ["copyright"],

@@ -9,6 +9,7 @@ item has a price and is paid once per input.  The paper is the case of one item 
 from __future__ import annotations
 
 import csv
+import difflib
 import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 
 __all__ = ["CostModel", "ResolvedCosts", "as_cost_model", "counted", "is_number", "price_lines"]
-__all__ += ["shorten", "span"]
+__all__ += ["meant", "shorten", "span"]
 
 
 MOST_EXPENSIVE = 1e100
@@ -198,7 +199,8 @@ class CostModel:
                 for item in items:
                     if item not in prices and item not in requires:
                         raise ValueError(
-                            f"{name!r} requires {item!r}, which has no price; known items: {shorten(prices)}"
+                            f"{name!r} requires {item!r}, which has no price{meant(item, prices)}; "
+                            f"known items: {shorten(prices)}"
                         )
         else:
             if self.requires:
@@ -260,6 +262,7 @@ class CostModel:
         prices: dict[str, float] = {}
         requires: dict[str, list[str]] = {}
         seen: set[str] = set()
+        places: dict[str, str] = {}
         for where, name, price, items in price_lines(path):
             if name in seen:
                 raise ValueError(f"{where}: {name!r} appears twice")
@@ -267,14 +270,24 @@ class CostModel:
             if name in left_out:
                 continue
             if not price and not items:
-                raise ValueError(f"{where}: {name!r} has neither a price nor items that it requires")
+                raise ValueError(
+                    f"{where}: {name!r} has neither a price nor items that it requires; write a price (0 is free) or "
+                    "an item, or take the line away if nobody learns from it"
+                )
             if price:
                 try:
                     prices[name] = _check_price(name, price)
                 except ValueError as error:
                     raise ValueError(f"{where}: {error}") from None
             if items:
-                requires[name] = items
+                requires[name], places[name] = items, where
+        for name, items in requires.items():
+            for item in items:
+                if item not in prices and item not in requires:
+                    raise ValueError(
+                        f"{places[name]}: {name!r} requires {item!r}, which has no price{meant(item, prices)}; add a "
+                        f"line for {item!r} with its price"
+                    )
         return cls(prices, requires, evaluation)
 
     def price_of(self, features: Iterable[str | int]) -> float:
@@ -314,7 +327,7 @@ class CostModel:
         if unpriced:
             raise ValueError(
                 f"no price and no required items for {shorten(unpriced)}; "
-                f"costs knows {shorten([*self.prices, *self.requires])}"
+                f"costs knows {shorten(self._names())}"
             )
         items_of = [self._items_of(name) for name in names]
         used = set().union(*items_of, set())
@@ -492,6 +505,13 @@ def span(low: float, high: float, form: str = ".6g") -> str:
     """From one number to another, or the one that they both are."""
     low_text, high_text = format(low, form), format(high, form)
     return low_text if low_text == high_text else f"{low_text} to {high_text}"
+
+
+def meant(name: str, names: Iterable[str]) -> str:
+    """The name that was probably meant, for a message; nothing where none is near."""
+    known = {str(each).casefold(): str(each) for each in names}
+    near = difflib.get_close_matches(str(name).casefold(), list(known), n=1, cutoff=0.75)
+    return f" (is {known[near[0]]!r} meant?)" if near else ""
 
 
 def shorten(names: Iterable[object], most: int = 8) -> str:

@@ -196,7 +196,7 @@ CASES = [
         1,
         r"bad\.csv: no price and no required items for 'glucose'",
     ),
-    case("a price is not filled in", "column,price\nage,\n", FIT_PRICED, 1, "line 2: 'age' has neither a price"),
+    case("a price is not filled in", "column,price\nage,\n", FIT_PRICED, 1, "line 2: 'age' has no price yet"),
     case("a price is no number", "column,price\nage,much\n", FIT_PRICED, 1, "line 2: the price of 'age' is 'much'"),
     case(
         "an item that there is not",

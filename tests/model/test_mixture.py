@@ -229,6 +229,8 @@ def test_importance_is_a_mean_over_the_rows_of_both(mixture, data):
             assert table[name]["bought"] == pytest.approx(bought[j])
             saved = [(up == k).mean() * part[name]["loss_saved"] for k, part in enumerate(parts) if name in part]
             assert table[name]["loss_saved"] == pytest.approx(sum(saved))
+            errors = [(up == k).mean() * part[name]["loss_saved_error"] for k, part in enumerate(parts) if name in part]
+            assert table[name]["loss_saved_error"] == pytest.approx(np.hypot(*errors) if errors[1:] else errors[0])
     assert sum(row["spent"] for row in table.values()) == pytest.approx(mixture.predict_cost(X, ids=IDS).mean())
     spent = [row["spent"] for row in mixture.item_importance(X, y, ids=IDS)]
     assert spent == sorted(spent, reverse=True)

@@ -144,9 +144,30 @@ def test_more_than_two_classes_have_colours_and_a_legend():
     faces = [matplotlib.colors.to_hex(circle.get_facecolor()).upper() for circle in circles]
     assert faces[:3] == [COLOURS[1], COLOURS[1], COLOURS[0]]  # of equal ones the first
     assert faces[3:] == [COLOURS[0], COLOURS[1]]  # no node has most of c
-    assert {"a", "b"} <= {text for text, _ in texts_of(display.figure_)}
+    assert {"a", "b", "most frequent nowhere: c"} <= {text for text, _ in texts_of(display.figure_)}
     two = TreeDisplay.from_predictions(shape, terminals, np.ones(5), np.where(y == "a", "b", y))
     assert two.classes is None
+
+
+def test_every_one_of_many_classes_is_in_the_legend():
+    """Ten classes of one letter, narrow ones too: with a colour, or among those that no node has most of."""
+    shape, letters = TreeShape.full(4), np.array(list("abcdefghij"))
+    terminals = np.repeat(np.arange(shape.n_terminals), 10)
+    y = letters[terminals % 8]  # no node has most of i and j
+    y[:2] = "i", "j"
+    display = TreeDisplay.from_predictions(shape, terminals, np.ones(len(y)), y)
+    written = [text for text, _ in texts_of(display.figure_)]
+    assert set("abcdefgh") <= set(written)
+    assert "most frequent nowhere: i, j" in written
+    y = letters[terminals % 8 + 2]
+    y[:2] = "a", "b"
+    display = TreeDisplay.from_predictions(shape, terminals, np.ones(len(y)), y)
+    assert "i" in [text for text, _ in texts_of(display.figure_)]
+    many = np.array([f"kind {k}" for k in range(20)])
+    y = np.array(["kind 0"] * 300 + many.tolist())
+    display = TreeDisplay.from_predictions(TreeShape.full(1), np.zeros(len(y), dtype=int), np.ones(len(y)), y)
+    (rest,) = [text for text, _ in texts_of(display.figure_) if text.startswith("most frequent nowhere")]
+    assert rest.startswith("most frequent nowhere: kind 1")
 
 
 def test_items_on_which_most_is_spent_are_named_first_and_the_rest_is_counted():

@@ -95,6 +95,10 @@ def test_items_are_those_of_the_library(cancer, cancer_page):
     assert len(rows) > 12  # some of them are folded
     for row in rows:
         assert re.search(rf"{re.escape(row['item'])} {re.escape(in_words(row['price']))} ", text), row
+    most = max(rows, key=lambda row: abs(row["loss_saved"]))
+    assert most["loss_saved_error"] > 0.0001
+    assert f"± {most['loss_saved_error']:.4f}" in text
+    assert "loss saved" not in panel(report_page(cancer.frontier), 2)  # without rows nobody knows
 
 
 def test_the_largest_spenders_are_explained_by_the_library(cancer, cancer_page):

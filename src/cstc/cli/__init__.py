@@ -1,4 +1,4 @@
-"""The command line: ``cstc prices``, ``fit``, ``frontier``, ``predict``, ``explain``, ``evaluate`` and more.
+"""The command line: ``cstc split``, ``prices``, ``fit``, ``frontier``, ``predict``, ``explain``, ``evaluate`` and more.
 
 A thin layer: each command is a file of its own name, reads its options and files, calls the library and writes what
 comes out.  What commands share: `_input` finds out what a file is, `_csv` reads text, `_columns` makes numbers and
@@ -30,6 +30,7 @@ from .predict import predict
 from .prices import prices
 from .report import report
 from .serve import serve
+from .split import split
 
 __all__ = ["main"]
 
@@ -41,6 +42,7 @@ def main(debug: bool) -> None:
     """Predictions that buy only the features worth their price.
 
     \b
+    cstc split all.csv -o .                  train.csv and test.csv
     cstc prices train.csv > prices.csv       a file of prices, to be filled in
     cstc fit train.csv --target T --prices prices.csv -o model.cstc
     cstc predict model.cstc new.csv -o answers.csv
@@ -50,5 +52,5 @@ def main(debug: bool) -> None:
     """
 
 
-for command in (prices, fit, frontier, predict, explain, evaluate, report, inspect, serve, completion):
+for command in (split, prices, fit, frontier, predict, explain, evaluate, report, inspect, serve, completion):
     main.add_command(command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -30,7 +31,10 @@ class Figure(NamedTuple):
     def __str__(self) -> str:
         if self.value is None:
             return f"not known: {self.note}"
-        return f"{self.value:.4g}" + ("" if self.error is None else f" ± {self.error:.2g}")
+        if not self.error:
+            return f"{self.value:.4g}" + ("" if self.error is None else " ± 0")
+        digits = max(0, 1 - math.floor(math.log10(self.error)))  # two of the error, and as many of the figure
+        return f"{self.value:.{digits}f} ± {self.error:.{digits}f}"
 
 
 def figures_of(

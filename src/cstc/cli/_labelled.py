@@ -34,9 +34,13 @@ def read_labelled(
     *,
     absent: Sequence[str] = (),
     id_column: str | None = None,
+    named_by: tuple[str, str] = ("--target", "--qid"),
 ) -> Labelled:
-    """All rows of a table; the columns `absent` need not be there."""
-    check_columns(table, {"--target": target, "--qid": qid, "--id": id_column})
+    """All rows of a table; the columns `absent` need not be there.
+
+    `named_by` says where the target and the query were named, for messages.
+    """
+    check_columns(table, {named_by[0]: target, named_by[1]: qid, "--id": id_column})
     if qid is not None and schema.classes is not None:
         raise WrongUse("--qid belongs to a model that ranks, and this one predicts classes")
     blocks: list[Any] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import lightgbm
@@ -22,7 +23,8 @@ HELD_OUT = 0.2
 def fit_plain(model: Any, X: np.ndarray, y: np.ndarray, qid: np.ndarray | None, random_state: int) -> FittedTree:
     """Fit to the matrix of some rows; a fifth of them, of whole queries for a ranking, says when to stop.
 
-    Of grades it learns the squared error, as our rankers do.
+    Of grades it learns the squared error, as our rankers do.  Where errors have prices, it decides by them as the model
+    does: its probabilities say which decision is expected to cost least.
     """
     classes, schema = model.schema.classes, model.schema
     target = np.asarray(y, dtype=float) if classes is None else schema.class_numbers(y, len(y))
@@ -49,4 +51,5 @@ def fit_plain(model: Any, X: np.ndarray, y: np.ndarray, qid: np.ndarray | None, 
         valid_sets=[rows.create_valid(X[out], target[out])],
         callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)],
     )
-    return from_lightgbm(booster, classes=None if classes is None else classes.tolist()).with_costs(model.costs)
+    plain = from_lightgbm(booster, classes=None if classes is None else classes.tolist()).with_costs(model.costs)
+    return replace(plain, decisions=model.decisions)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..costs import shorten
+from ..costs import meant, shorten
 from ..model.schema import Schema
 from ._arrow import compute, pyarrow
 from ._columns import Place, as_booleans, as_numbers, as_text, inferred
@@ -133,7 +133,9 @@ def check_columns(table: TableFile, named: dict[str, str | None]) -> None:
     """The columns that options name are there."""
     for option, name in named.items():
         if name is not None and name not in table.names:
-            raise WrongUse(f"{option} is {name!r}, and {table.name} has no such column; it has {shorten(table.names)}")
+            near = meant(name, table.names)
+            there = f"{table.name} has no such column{near}; it has {shorten(table.names)}"
+            raise WrongUse(f"{option} is {name!r}, and {there}")
 
 
 def raw_table(table: TableFile, columns: Sequence[str]) -> Any:

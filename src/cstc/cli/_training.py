@@ -34,6 +34,7 @@ __all__ = ["Given", "Training", "check_job"]
 ESTIMATORS = {"classification": CSTCClassifier, "regression": CSTCRegressor, "ranking": CSTCRanker}
 MOST_CLASSES = 10  # whole numbers: with more of them than that, a target is a quantity
 MANY_VALUES = 20  # and more than half of the rows: categories that are none
+DATE = r"^\d{4}-\d{1,2}-\d{1,2}([T ].*)?$|^\d{1,2}[./]\d{1,2}[./]\d{2,4}$"  # 2026-11-16, 16.11.2026, 11/16/26
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +175,7 @@ class Training:
         priced = [name for _, name, price, _ in price_lines(path) if price and name in self.left_out]
         if priced:
             say(f"{path}: the price of {shorten(priced)} is not used; nobody learns from it", quiet=self.job.quiet)
+        self._check_filled_in(path)
         costs = CostModel.from_csv(path, without=self.left_out)
         try:
             costs.resolve(self.features)
@@ -182,6 +184,22 @@ class Training:
             text = text.replace("a column of X", f"a column of {self.table.name}")
             raise ValueError(f"{path}: {text}") from None
         return costs
+
+    def _check_filled_in(self, path: str) -> None:
+        """Each column that teaches has a price or items; one with items alone, maybe forgotten, is pointed out."""
+        lines = [line for line in price_lines(path) if line[1] in self.features]
+        empty = [(where, name) for where, name, price, items in lines if not price and not items]
+        if empty:
+            where, name = empty[0]
+            more = f" (and {len(empty) - 1} more lines have none)" if len(empty) > 1 else ""
+            raise ValueError(
+                f"{where}: {name!r} has no price yet{more}; write one (0 is free), or name the item that it needs "
+                f"under requires, or leave the column out with --drop {quote(name)}"
+            )
+        items_alone = [name for _, name, price, items in lines if items and not price]
+        if items_alone:
+            told = f"{path}: {shorten(items_alone)} has no price of its own: only what it requires is paid"
+            say(told, quiet=self.job.quiet)
 
     def estimator(self, **options: Any) -> Any:
         """The estimator of the task, with the parameters that were given."""
@@ -223,6 +241,32 @@ class Training:
                     f"Warning: column {name!r} is text with {n_values} different values in {len(rows)} rows; leave it "
                     f"out with --drop {quote(name)} unless these are categories"
                 )
+            elif n_values and _are_dates(column):
+                say(
+                    f"Warning: column {name!r} holds dates, and each date is taken for a category of its own; leave it "
+                    f"out with --drop {quote(name)}, or write a number instead, such as days since a first one"
+                )
+        self._tell_of_classes()
+
+    def _tell_of_classes(self) -> None:
+        """Classes that look like one class spelled in two ways."""
+        if self.task != "classification":
+            return
+        spelled: dict[str, list[str]] = {}
+        for name in np.unique(self.rows.y).tolist():
+            spelled.setdefault(" ".join(str(name).split()).casefold(), []).append(name)
+        for names in spelled.values():
+            if len(names) > 1:
+                say(
+                    f"Warning: the classes {shorten(names)} of {self.job.target!r} differ only in how they are "
+                    "written; write them alike if they are one class"
+                )
+
+
+def _are_dates(column: Any) -> bool:
+    """Whether all values of a column of text are days, written with numbers."""
+    values = compute.unique(as_text(column).drop_null())
+    return bool(len(values)) and bool(compute.all(compute.match_substring_regex(values, DATE)).as_py())
 
 
 _HOLD = {"number": "numbers", "true/false": "true and false", "category": "categories"}

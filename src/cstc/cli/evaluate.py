@@ -54,6 +54,7 @@ def evaluate(
     """
     from ._judging import figures_of
     from ._labelled import read_labelled
+    from ._needed import lacking
     from ._output import check_output, write_output
     from ._plain import fit_plain
     from ._tables import open_table
@@ -61,13 +62,13 @@ def evaluate(
     if table == train == "-":
         raise WrongUse("standard input can be read once: TEST and --train are both '-'")
     loaded, _ = load_named(model)
-    gone = loaded.columns_named(unavailable) if unavailable else None
-    absent = [] if gone is None else [loaded.schema.feature_names[j] for j in gone]
     opened = open_table(table, reading)
+    # LightGBM beside the model may look at any column
+    without = lacking(loaded, unavailable, opened.names if train is None else loaded.schema.feature_names)
     check_output(output, opened.source)
-    test = read_labelled(opened, loaded.schema, reading, target, qid, absent=absent, id_column=id_column)
-    X = loaded._matrix(test.X, gone)
-    found = {"model": figures_of(loaded, X, test.y, test.qid, budget=budget, gone=gone, ids=test.ids)}
+    test = read_labelled(opened, loaded.schema, reading, target, qid, absent=without.names, id_column=id_column)
+    X = loaded._matrix(test.X, without.ignored)
+    found = {"model": figures_of(loaded, X, test.y, test.qid, budget=budget, gone=without.gone, ids=test.ids)}
     if train is not None:
         if budget is not None or unavailable:
             say("LightGBM knows neither --budget nor --unavailable: it buys all that its trees ask for", quiet=quiet)

@@ -37,29 +37,29 @@ def explain(
     reading: Reading,
 ) -> None:
     """Say what was bought for one row of TABLE and why, how the prediction moved, and why it stopped."""
+    from ._needed import lacking
     from ._output import check_output, write_output
     from ._tables import check_columns, open_table
 
     if as_json and as_html:
         raise WrongUse("--json and --html are both given; give one")
     loaded, _ = load_named(model)
-    gone = loaded.columns_named(unavailable) if unavailable else None
     opened = open_table(table, reading)
     check_output(output, opened.source)
     check_columns(opened, {"--id": id_column})
-    absent = [] if gone is None else [loaded.schema.feature_names[j] for j in gone]
-    X, own = _row(opened, loaded, row, reading, absent, id_column)
+    absent = lacking(loaded, unavailable, opened.names).names
+    values, own = _row(opened, loaded, row, reading, absent, id_column)
     options: dict[str, Any] = {"budget": budget, "unavailable": unavailable}
     if isinstance(loaded, Mixture):
         options |= {"id": own, "number": row - 1}
-    found = loaded.explain(X, **options)
+    found = loaded.explain(values, **options)
     write_output(output, found.to_json(indent=1) if as_json else found.to_html() if as_html else str(found))
 
 
 def _row(
     table: Any, model: Any, row: int, reading: Reading, absent: list[str], id_column: str | None
-) -> tuple[Any, Any]:
-    """The row of a number as a table of one, and its id."""
+) -> tuple[dict[str, Any], Any]:
+    """The row of a number as names with values, and its id."""
     from ._tables import model_blocks
 
     n_rows = 0
@@ -67,5 +67,7 @@ def _row(
         n_rows = start + len(X)
         if row <= n_rows:
             at = row - 1 - start
-            return X.slice(at, 1), None if id_column is None else block[id_column][at].as_py()
+            (values,) = X.slice(at, 1).to_pylist()
+            values |= {each: bool(values[each]) for each in model.schema.booleans if values[each] is not None}
+            return values, None if id_column is None else block[id_column][at].as_py()
     raise WrongUse(f"--row is {row}, and {table.name} has {n_rows} rows")

@@ -56,8 +56,8 @@ def frontier(
 
     if scratch is not None and executor is None:
         raise WrongUse("--scratch belongs to --executor, which is not given")
-    if compare and (job.validation is None or job.error_costs is not None):
-        raise WrongUse("--compare needs --validation, so that the same rows judge all, and goes without --error-costs")
+    if compare and job.validation is None:
+        raise WrongUse("--compare needs --validation: a table of rows that teach nothing, which judge all alike")
     _check_folder(output, overwrite)
     _check_picture()
     started = _now()

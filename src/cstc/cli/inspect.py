@@ -11,6 +11,7 @@ import numpy as np
 from ..model import Decisions, FittedTree
 from ..model.file import FileIdentity, load_named
 from ..model.mixture import Mixture
+from ._needed import features_used
 from ._options import model_argument
 
 __all__ = ["inspect"]
@@ -245,10 +246,7 @@ class _Feature(NamedTuple):
 
 def _features_of(tree: FittedTree) -> list[_Feature]:
     """The features that are used first."""
-    everything = np.eye(len(tree.schema.feature_names), dtype=bool)
-    needed = tree.terminal_learners.any(axis=0)
-    used = np.asarray(tree.pool.learner_uses(everything)[needed].any(axis=0))
-    by_fallbacks = np.asarray(tree.expert_features.any(axis=0))
+    used, by_fallbacks = features_used(tree)
     found = []
     for j, name in enumerate(tree.schema.feature_names):
         needs = [tree.costs.item_names[r] for r in np.flatnonzero(tree.costs.feature_items[j])]

@@ -11,6 +11,7 @@ import numpy as np
 from ..costs import shorten
 from ..model.file import load_named
 from ._errors import say
+from ._needed import Lacking, lacking
 from ._options import answering, model_argument, output, quiet, reads_tables, table_argument
 from ._reading import Reading
 
@@ -46,23 +47,22 @@ def predict(
     from ._tables import check_columns, model_blocks, open_table
 
     loaded, _ = load_named(model)
-    gone = loaded.columns_named(unavailable) if unavailable else None
     opened = open_table(table, reading)
+    without = lacking(loaded, unavailable, opened.names)
     check_output(output, opened.source)
     check_columns(opened, {"--id": id_column})
     names = loaded.schema.feature_names
     spare = [name for name in opened.names if name not in names and name != id_column]
     if spare:
         say(f"{opened.name} has columns that the model does not know, such as {shorten(spare, 3)}", quiet=quiet)
-    absent = [] if gone is None else [names[j] for j in gone]
-    blocks = model_blocks(opened, loaded.schema, reading, absent=absent, also=[id_column])
+    blocks = model_blocks(opened, loaded.schema, reading, absent=without.names, also=[id_column])
     progress, n_rows = Progress("cstc predict", 0 if quiet else 1), 0
     progress.begin("rows", _rows_of(opened))
     with table_writer(output) as writer:
         shape = _Columns(loaded, id_column)
         for start, X, block in blocks:
             ids = None if id_column is None else block[id_column]
-            writer.write(shape.of(X, ids, start, budget, gone))
+            writer.write(shape.of(X, ids, start, budget, without))
             n_rows += len(X)
             progress.did(len(X))
             progress.draw()
@@ -93,14 +93,15 @@ class _Columns:
         if id_column in (*OWN, *self.probabilities):
             raise ValueError(f"--id is {id_column!r}, which is a column of the answers, too; rename the column")
 
-    def of(self, X: Any, ids: Any, start: int, budget: float | None, gone: np.ndarray | None) -> Any:
+    def of(self, X: Any, ids: Any, start: int, budget: float | None, without: Lacking) -> Any:
         from ..model import probabilities
         from ._answers import answers_of
         from ._arrow import pyarrow
 
         model = self.model
         own = None if ids is None else ids.to_pylist()
-        found = answers_of(model, model._matrix(X, gone), budget=budget, gone=gone, ids=own, first=start)
+        matrix = model._matrix(X, without.ignored)
+        found = answers_of(model, matrix, budget=budget, gone=without.gone, ids=own, first=start)
         columns: dict[str, Any] = {} if ids is None else {str(self.id_column): ids}
         columns["prediction"] = pyarrow.array(model.answers(found.margins).tolist(), self._kind)
         if self.probabilities:

@@ -26,6 +26,7 @@ EXPLAINED = """\
 #   insulin / 20.68 / blood draw
 #   blood draw / 2.10 /
 # What stands under holds is for you and is not read. The line of the target may stay: it is left out.
+# So may the lines of columns that nobody should learn from such as numbers of patients: name these with --drop.
 """
 MOST_SHOWN = 3  # categories
 

@@ -38,7 +38,8 @@ def report(folder: str, test: str | None, output: str, quiet: bool, reading: Rea
         if "target" not in made:
             raise ValueError(f"{folder} does not say what its target was; it was not made by 'cstc frontier'")
         opened, schema = open_table(test, reading), saved.models[0].schema
-        rows = read_labelled(opened, schema, reading, made["target"], made.get("qid"))
+        named_by = (f"the target of {folder}", f"the query of {folder}")
+        rows = read_labelled(opened, schema, reading, made["target"], made.get("qid"), named_by=named_by)
         source = rows.source
         options = {"X": rows.X, "y": rows.y, "qid": rows.qid, "test_name": os.path.basename(source.name)}
     check_output(output, source)

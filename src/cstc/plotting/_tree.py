@@ -35,6 +35,8 @@ LABEL, SMALL = 9.0, 7.0  # points: letters of labels, and of names and notes
 ROOM = 1.6  # inches for the texts of a node
 LABEL_LINES, NAME_LINES = 2, 3
 ONE_NODE = 1.5  # a tree of one node is drawn larger: there is room
+NO_COLOUR = -1  # in the legend: classes that are the most frequent at no node
+MOST_REST = 4  # of these that are named
 SCALES = 1.0, 1.6  # how much texts grow with the size of given axes
 
 
@@ -45,7 +47,8 @@ class TreeDisplay:
     pass it (for classes, the most frequent one), below it what the node newly buys, that on which most is spent first,
     and the mean price of that; beside a terminal the cost of the path, as a mean over the rows that end there.  The
     thickness of a line is the share of rows that take it.  A node has the colour of its average label; of more than
-    two classes, that of the most frequent one, which the legend names.
+    two classes, that of the most frequent one, which the legend names; it also says which classes are the most frequent
+    at no node, and so have no colour.
 
     Parameters are the numbers shown; use `from_estimator` or `from_predictions`.
 
@@ -219,14 +222,22 @@ class TreeDisplay:
         write(ax, x, y, text, **options | {"fontsize": self._scale * options.get("fontsize", LABEL)})
 
     def _legend(self, width: float) -> tuple[list[tuple[int, float, int, str]], int]:
-        """The classes that colour some node: their numbers, places (inches from the left, row) and names."""
+        """The classes that colour some node: their numbers, places (inches from the left, row) and names.
+
+        Last stand, with the number `NO_COLOUR`, those that colour none: a class must not be missed without a word.
+        """
         if self.classes is None:
             return [], 0
         shown = sorted({int(value) for value in self.values if np.isfinite(value)})
+        entries = [(value, self.classes[value]) for value in shown]
+        rest = [name for value, name in enumerate(self.classes) if value not in shown]
+        if rest:
+            more = f" and {len(rest) - MOST_REST} more" if len(rest) > MOST_REST else ""
+            entries.append((NO_COLOUR, f"most frequent nowhere: {', '.join(rest[:MOST_REST])}{more}"))
         found: list[tuple[int, float, int, str]] = []
         x, row = 0.0, 0
-        for value in shown:
-            (name,) = wrapped(self.classes[value], width - 0.6, SMALL, 1) or [""]
+        for value, text in entries:
+            (name,) = wrapped(text, width - 0.6, SMALL, 1) or [""]
             needed = 0.35 + wide(name, SMALL)
             if found and x + needed > width - 0.25:
                 x, row = 0.0, row + 1
@@ -240,8 +251,10 @@ class TreeDisplay:
         n_rows = max((row for _, _, row, _ in keys), default=0) + 1
         for value, x, row, name in keys:
             y = bottom + 0.22 * (n_rows - 1 - row) + 0.08
-            ax.add_patch(Circle((left + x + 0.06, y), 0.06, fc=_class_colour(value), ec=INK, lw=0.6, zorder=3))
-            self._write(ax, left + x + 0.17, y, name, fontsize=SMALL, color=PALE, ha="left")
+            if value != NO_COLOUR:
+                ax.add_patch(Circle((left + x + 0.06, y), 0.06, fc=_class_colour(value), ec=INK, lw=0.6, zorder=3))
+            indent = 0.0 if value == NO_COLOUR else 0.17
+            self._write(ax, left + x + indent, y, name, fontsize=SMALL, color=PALE, ha="left")
 
     def _caption(self, width: float) -> str:
         """How to read the picture, in lines for so many inches."""

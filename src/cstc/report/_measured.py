@@ -452,6 +452,7 @@ def _possible_items(model: FittedTree | Mixture, reached: np.ndarray | None) -> 
                 "bought": share,
                 "spent": spent,
                 "loss_saved": None,
+                "loss_saved_error": None,
                 "worth": None,
             }
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ._html import bar, figure_text, fold, money, name, percent, plural, short, table
+from ._html import bar, figure_text, fold, money, name, percent, plural, short, table, with_error
 from ._measured import MOST_JUDGED, ModelSeen, TestRows
 
 __all__ = ["money_part"]
@@ -28,8 +28,8 @@ def money_part(seen: ModelSeen, rows: TestRows | None) -> str:
         note = "The loss that an item saves is what was expected of it in training, since the rows have no labels."
     else:
         note = (
-            "The loss that an item saves is what the same rows lose more when nothing of it is to be had; on few rows, "
-            "small numbers of either sign are noise."
+            "The loss that an item saves is what the same rows lose more when nothing of it is to be had, with its "
+            "standard error; what is not larger than twice that may be noise."
         )
     if rows is not None and len(rows) > MOST_JUDGED:
         note += f" Measured on {MOST_JUDGED:,} of the rows, drawn at random."
@@ -66,10 +66,15 @@ def _row(row: dict[str, Any], known: list[str], most: float) -> list[str]:
         elif column == "spent":
             cells.append(f"{figure_text(value)}{bar(value / most, 'spent')}")
         elif column == "loss_saved":
-            cells.append(figure_text(float(f"{value:.3g}")) if abs(value) >= 0.1 else _small(value))
+            error = row.get("loss_saved_error")
+            cells.append(with_error(_loss(value), error, _loss(error or 0.0)))
         else:
             cells.append(figure_text(value))
     return cells
+
+
+def _loss(value: float) -> str:
+    return figure_text(float(f"{value:.3g}")) if abs(value) >= 0.1 else _small(value)
 
 
 def _small(value: float) -> str:

@@ -5,6 +5,7 @@ import json
 import pickle
 import re
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,9 @@ import builders
 from builders import SHAPES
 from cstc import CostModel, CSTCClassifier, CSTCRanker, CSTCRegressor, Experts, Paper, from_lightgbm, load
 from cstc.datasets import QUADRANT_COSTS, make_quadrants
+from cstc.resampling import Resamples, standard_error
 from cstc.serving import Explanation, OnDemandPredictor, Session, extractor
+from cstc.serving.explain.words import bought_in_words
 from experts.cases import OWN_PRICES, own_features
 
 NAMES = ["age", "waist", "glucose", "insulin"]
@@ -457,6 +460,13 @@ def test_bad_options_get_clear_errors(ill):
         model.explain(X.iloc[[0]], unavailable=["bmi"])
 
 
+def test_what_is_free_is_said_to_be_free():
+    step = SimpleNamespace(items={"age": 0.0, "weight": 2.0}, features={"age": 61, "weight": 80}, price=2.0)
+    assert bought_in_words(step) == "Bought for 2: weight = 80 (for 2), age = 61 (free)."
+    step = SimpleNamespace(items={"age": 0.0, "crp": 8.0, "draw": 5.0}, features={"age": 61, "crp": 7}, price=13.0)
+    assert bought_in_words(step) == "Bought for 13: crp = 7, age = 61. The bill: crp 8, draw 5."
+
+
 # ------------------------------------------------------------------------------------------- importance of items
 
 
@@ -469,8 +479,12 @@ def test_importance_adds_up_to_what_is_spent(models, task):
     assert all(0 <= share <= 1 for share in table.column("bought"))
     assert all(saved >= 0 for saved in table.column("loss_saved"))
     assert table == model.model_.item_importance(X)
-    assert list(table.to_pandas().columns) == ["item", "price", "bought", "spent", "loss_saved", "worth"]
+    columns = ["item", "price", "bought", "spent", "loss_saved", "loss_saved_error", "worth"]
+    assert list(table.to_pandas().columns) == columns
+    assert set(table.column("loss_saved_error")) == {None}
     assert "loss saved" in repr(table)
+    assert "error" not in repr(table)
+    assert "±" not in repr(table)
     sparse = csr_matrix(X.to_numpy())
     assert model.model_.item_importance(sparse).column("loss_saved") == pytest.approx(table.column("loss_saved"))
 
@@ -481,15 +495,22 @@ def test_importance_by_labels_is_the_loss_without_the_item(ill):
     y = labels(score, np.random.default_rng(5), "classes")
     table = {row["item"]: row for row in model.item_importance(X, y)}
 
-    def loss(tree):
+    def losses(tree):
         shares = tree.predict_proba(X)
-        return -np.log(shares[np.arange(len(y)), np.searchsorted(model.classes_, y)]).mean()
+        return -np.log(shares[np.arange(len(y)), np.searchsorted(model.classes_, y)])
 
     for item, columns in (("age", [0]), ("blood draw", [2, 3])):
-        saved = loss(model.model_.without(columns)) - loss(model.model_)
+        more = losses(model.model_.without(columns)) - losses(model.model_)
+        saved = more.mean()
         assert table[item]["loss_saved"] == pytest.approx(saved)
         assert table[item]["worth"] == pytest.approx(saved / model.cost_weight)
+        draws = Resamples.of(len(y), seed=1).means(more)  # of the same rows: the bootstrap knows the same error
+        assert table[item]["loss_saved_error"] == pytest.approx(standard_error(draws), rel=0.2)
     assert table["age"]["loss_saved"] > 0.05
+    assert f"{table['age']['loss_saved']:.4g} ± {table['age']['loss_saved_error']:.2g}" in repr(
+        model.item_importance(X, y)
+    )
+    assert model.item_importance(X[:1], y[:1])[0]["loss_saved_error"] is None
 
 
 def test_importance_of_models_that_know_little():

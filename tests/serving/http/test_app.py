@@ -480,6 +480,7 @@ def test_bodies_that_are_not_json(client, body, message):
         (3, None, "must be an object"),
         ({}, None, "'row' is missing"),
         ({"row": 1, "budjet": 3}, "budjet", "the fields are 'row', 'known', 'paid', 'budget'"),
+        ({"row": 1, "x0": 3}, "x0", "values of features go into 'known'"),
         ({"row": 1, "known": {"agee": 3}}, "known.agee", "unknown feature 'agee'; the model's features are 'x0', 'x1'"),
         ({"row": 1, "known": {"x0": "ten"}}, "known.x0", "the text 'ten'; it must be a number"),
         ({"row": 1, "known": {"x0": True}}, "known.x0", "x0 is true; it must be a number"),

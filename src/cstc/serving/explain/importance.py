@@ -6,6 +6,9 @@ what the steps that bought it were expected to save: what rows that come to a no
 what they lose with its own, both known from training.  Of a step that bought several items, each has the part that
 its absence would harm.  The first step is held against the constant: what its prediction moves, if it is right, is
 saved.
+
+With labels, the mean has a standard error.  It is paired: of the differences ``d_i`` that the item makes to the loss of
+the same rows, ``sd(d) / sqrt(n)``, which is much less than that of two losses of different rows.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from ...records import Records
 __all__ = ["ItemTable", "item_importance"]
 
 SUMMED = ("bought", "spent", "loss_saved", "worth")  # over rows
+ERROR = "loss_saved_error"
 TINY = 1e-15  # the least probability that a loss is taken at
 
 
@@ -30,8 +34,16 @@ class ItemTable(Records):
     """One row for each item, the one that most is spent on first; `to_pandas` for a data frame.
 
     Columns: ``item``, ``price``, ``bought`` (share of the rows), ``spent`` (money for each row, on average),
-    ``loss_saved`` (for each row, on average; None if it is not known) and ``worth`` (the same in money).
+    ``loss_saved`` (for each row, on average; None if it is not known), ``loss_saved_error`` (its standard error over
+    the rows; None without labels) and ``worth`` (the loss in money).  Loss and error are shown as one column.
     """
+
+    def _columns(self) -> list[str]:
+        return [name for name in super()._columns() if name != ERROR]
+
+    def _cell(self, name: str, row: dict[str, Any]) -> str:
+        error = row[ERROR] if name == "loss_saved" else None
+        return super()._cell(name, row) + ("" if error is None else f" ± {error:.2g}")
 
     def _shown(self, name: str, value: Any) -> str:
         if value is None:
@@ -56,10 +68,11 @@ def _rows(model: FittedTree, X: Any, y: Any) -> list[dict[str, Any]]:
     bought = model.items_bought(X)
     if not len(bought):
         raise ValueError("X has no rows; importance is a mean over rows")
+    errors: np.ndarray | None = None
     if y is None:  # what steps were expected to save is not known of rows that a limit stopped
         saved = _expected(model, X) if model.limit is None else None
     else:
-        saved = _observed(model, X, y, bought)
+        saved, errors = _observed(model, X, y, bought)
     weight = 0.0 if model.estimates is None else model.estimates.cost_weight
     rows = []
     for item in np.flatnonzero(_of_use(model)).tolist():
@@ -72,6 +85,7 @@ def _rows(model: FittedTree, X: Any, y: Any) -> list[dict[str, Any]]:
                 "bought": share,
                 "spent": share * price,
                 "loss_saved": loss,
+                ERROR: None if errors is None else float(errors[item]),
                 "worth": loss / weight if loss is not None and weight > 0 else None,
             }
         )
@@ -93,7 +107,9 @@ def importance_in_mixture(mixture: Mixture, X: Any, y: Any = None, ids: Any = No
             continue
         part = len(at) / len(up)
         for row in _rows(tree, rows_at(X, at), None if y is None else y[at]):
-            mean = found.setdefault(row["item"], row | dict.fromkeys(SUMMED, 0.0))
+            mean = found.setdefault(row["item"], row | dict.fromkeys((*SUMMED, ERROR), 0.0))
+            known = mean[ERROR] is not None and row[ERROR] is not None  # other rows: errors add up by their squares
+            mean[ERROR] = float(np.hypot(mean[ERROR], part * row[ERROR])) if known else None
             for name in SUMMED:
                 known = mean[name] is not None and row[name] is not None
                 mean[name] = mean[name] + part * row[name] if known else None
@@ -108,14 +124,17 @@ def _of_use(model: FittedTree) -> np.ndarray:
 # -- with labels -----------------------------------------------------------------------------------------------
 
 
-def _observed(model: FittedTree, X: Any, y: Any, bought: np.ndarray) -> np.ndarray:
+def _observed(model: FittedTree, X: Any, y: Any, bought: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """What each item saves for each row on average, and the standard errors; None of one row alone."""
     targets = _targets(model, y, len(bought))
     full = _losses(model, _margins(model, X), targets)
-    saved = np.zeros(model.costs.n_items)
+    saved, errors = np.zeros(model.costs.n_items), np.zeros(model.costs.n_items)
     for item in np.flatnonzero(bought.any(axis=0)).tolist():
         other = model.without(np.flatnonzero(model.costs.feature_items[:, item]))
-        saved[item] = float((_losses(model, _margins(other, X), targets) - full).mean())
-    return saved
+        more = _losses(model, _margins(other, X), targets) - full
+        saved[item] = float(more.mean())
+        errors[item] = float(more.std(ddof=min(1, len(more) - 1)) / np.sqrt(len(more)))
+    return saved, errors if len(bought) > 1 else None
 
 
 def _margins(model: FittedTree, X: Any) -> np.ndarray:

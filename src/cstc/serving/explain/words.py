@@ -98,11 +98,13 @@ def bought_in_words(step: Step, most: int = MOST_FEATURES) -> str:
         return f"Looked at, for nothing more to pay: {listed(values, most)}."
     alike = len(prices) > 2 and len(set(prices.values())) == 1 and set(prices) == set(names)
     if len(prices) > 1 and set(prices) <= set(names) and not alike:  # every item is the feature of its name
-        values = [f"{text} (for {money(prices.get(name, 0.0))})" for name, text in zip(names, values, strict=True)]
+        told = {name: f"for {money(prices[name])}" if prices.get(name) else "free" for name in names}
+        values = [f"{text} ({told[name]})" for name, text in zip(names, values, strict=True)]
     text = f"Bought for {money(step.price)}: {listed(values, most) if values else 'nothing came of it'}."
     if set(prices) <= set(names):
         return f"{text} Each costs {money(max(prices.values()))}." if alike else text
-    bill = [f"{printed(name)} {money(price)}" for name, price in sorted(prices.items(), key=lambda each: -each[1])]
+    paid = sorted(((name, price) for name, price in prices.items() if price), key=lambda each: -each[1])
+    bill = [f"{printed(name)} {money(price)}" for name, price in paid]
     return f"{text} The bill: {listed(bill, most)}."
 
 

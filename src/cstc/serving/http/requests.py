@@ -125,7 +125,10 @@ class Record:
         for name in raw:
             if name not in fields:
                 place = f"{where}.{name}" if where else name
-                raise Refused(422, f"unknown field {_clip(name)}; the fields are {shorten(list(fields), 12)}", place)
+                inside = next((field for field in ("known", "values") if field in fields), None)
+                more = "" if inside is None else f"; values of features go into {inside!r}"
+                known = f"the fields are {shorten(list(fields), 12)}"
+                raise Refused(422, f"unknown field {_clip(name)}; {known}{more}", place)
         for name in self._required:
             if name not in raw:
                 raise Refused(422, f"{name!r} is missing; it must be given", where or None)
