@@ -433,7 +433,7 @@ def main() -> None:
     parser.add_argument(
         "--regularised", action="store_true", help="CEGB with the boosting parameters of cstc's experts"
     )
-    parser.add_argument("--engine", choices=("lightgbm", "xgboost"), default="lightgbm", help="of our experts and gates")
+    parser.add_argument("--engine", choices=("lightgbm", "xgboost"), default="lightgbm", help="of our experts")
     parser.add_argument("--report", action="store_true", help="only print the table of what is finished")
     parser.add_argument("--against", type=Path, help="only compare --cache with this one, of an earlier version")
     arguments = parser.parse_args()

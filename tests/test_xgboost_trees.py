@@ -213,7 +213,8 @@ def test_values_that_single_precision_cannot_tell_apart():
     """Doubles beside the middle of two neighbours of single precision, in a real booster."""
     rng = np.random.default_rng(0)
     singles = np.unique(rng.normal(size=300).astype(np.float32))
-    booster = train(singles[:, None].astype(float), rng.normal(size=len(singles)), types=("q",), max_bin=512, max_depth=8)
+    y = rng.normal(size=len(singles))
+    booster = train(singles[:, None].astype(float), y, types=("q",), max_bin=512, max_depth=8)
     pool = flatten_xgboost(booster)
     doubles = singles.astype(float)
     below = np.nextafter(singles, np.float32(-np.inf)).astype(float)

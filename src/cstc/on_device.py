@@ -48,8 +48,8 @@ def check_cuda() -> None:
     except xgboost.core.XGBoostError as error:
         said = " ".join(str(error).split())[:200]
         raise RuntimeError(
-            f"device='cuda': XGBoost {xgboost.__version__} cannot use the GPU of this machine; its driver may be too old "
-            f"for that version. It says: {said}"
+            f"device='cuda': XGBoost {xgboost.__version__} cannot use the GPU of this machine; its driver may be "
+            f"too old for that version. It says: {said}"
         ) from error
     if not device.startswith("cuda"):
         raise RuntimeError(f"device='cuda': XGBoost {xgboost.__version__} took {device!r} instead; take device='cpu'")

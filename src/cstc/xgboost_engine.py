@@ -81,8 +81,8 @@ class Matrix:
         arrays = arrays_on(boosting.device)
         if boosting.device == "cuda" and (arrays is None or arrays.name != "cupy"):
             warnings.warn(
-                "XGBoost takes arrays on a GPU from CuPy alone, and there is no CuPy that can use this one: columns are "
-                "binned on the CPU, which takes longer; pip install cupy-cuda12x or cupy-cuda13x, as CUDA is",
+                "XGBoost takes arrays on a GPU from CuPy alone, and there is no CuPy that can use this one: columns "
+                "are binned on the CPU, which takes longer; pip install cupy-cuda12x or cupy-cuda13x, as CUDA is",
                 stacklevel=2,
             )
             arrays = None

@@ -108,8 +108,9 @@ class LazyExperts:
         calibrates: bool = False,
     ):
         # sampling rows or features for each tree makes every tree buy something else; LightGBM alone knows prices
-        blind = {"engine": "lightgbm", "device": "cpu"}
-        self._boosting = replace(boosting, feature_fraction=1.0, row_fraction=1.0, **blind)
+        self._boosting = replace(
+            boosting, feature_fraction=1.0, row_fraction=1.0, engine="lightgbm", device="cpu"
+        )
         self._most_taught = len(folds) if boosting.engine == "lightgbm" else MOST_TAUGHT
         self._rows, self._folds = rows, folds
         self.unit, self._boosted_unit = unit, unit if boosted_unit is None else boosted_unit

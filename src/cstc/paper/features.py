@@ -202,7 +202,7 @@ class Columns:
 
     def design(self, dtype: type) -> Design:
         """``Phi`` at the rows that teach; on a GPU the same one for all cost weights."""
-        phi = self.train.phi.astype(dtype, copy=False)
+        phi: Phi = self.train.phi.astype(dtype, copy=False)
         if self.device == "cpu" or not isinstance(phi, LeafCodes):
             return Design(phi)
         if dtype not in self._on_device:
