@@ -41,7 +41,7 @@ def check_cuda() -> None:
     if problem:
         raise RuntimeError(f"device='cuda' needs an NVIDIA GPU, and {problem}; take device='cpu'")
     try:
-        data = xgboost.QuantileDMatrix(np.arange(8.0)[:, None], np.arange(8.0))
+        data = xgboost.DMatrix(np.arange(8.0)[:, None], np.arange(8.0))
         booster = xgboost.Booster({"device": "cuda", "tree_method": "hist", "verbosity": 0}, [data])
         booster.update(data, 0)
         device = json.loads(booster.save_config())["learner"]["generic_param"]["device"]
@@ -94,6 +94,11 @@ class Arrays:
         """Bytes that are left on the device; None: it is no device."""
         return None if self._module is np else int(self._module.cuda.runtime.memGetInfo()[0])
 
+    def release(self) -> None:
+        """Give back what is kept for later arrays: others need it."""
+        if self._module is not np:
+            self._module.get_default_memory_pool().free_all_blocks()
+
 
 class TorchArrays(Arrays):
     """Arrays of PyTorch."""
@@ -115,6 +120,10 @@ class TorchArrays(Arrays):
 
     def free(self) -> int | None:
         return None if self._device == "cpu" else int(self._module.cuda.mem_get_info()[0])
+
+    def release(self) -> None:
+        if self._device != "cpu":
+            self._module.cuda.empty_cache()
 
 
 def arrays_on(device: str) -> Arrays | None:

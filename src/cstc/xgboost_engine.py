@@ -104,7 +104,8 @@ class Matrix:
     def leave_the_device(self) -> bool:
         """Make room on it; false where that was done before."""
         was_there, self._there = self._there is not None, None
-        if was_there:
+        if was_there and self._arrays is not None:
+            self._arrays.release()
             self._warn("the GPU has too little room left")
         return was_there
 
@@ -112,8 +113,8 @@ class Matrix:
         """Some columns of the rows of the given numbers, or of all."""
         if self._there is not None:
             assert self._arrays is not None
-            put = self._arrays.put
-            return self._there[:, put(columns)] if at is None else self._there[put(at)[:, None], put(columns)]
+            some = self._there.take(self._arrays.put(columns), axis=1)
+            return some if at is None else some.take(self._arrays.put(at), axis=0)
         return _in_single_precision(columns_at(self._X, columns) if at is None else cells_at(self._X, at, columns))
 
 

@@ -237,8 +237,13 @@ def test_methods_and_what_they_are_built_on(estimator):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("n_weak_learners", 100), ("weak_learner_depth", 5), ("learning_rate", 0.2), ("early_stopping", None)]
-    + [("device", "cuda")],
+    [
+        ("n_weak_learners", 100),
+        ("weak_learner_depth", 5),
+        ("learning_rate", 0.2),
+        ("early_stopping", None),
+        ("device", "cuda"),
+    ],
 )
 @each_estimator
 def test_nothing_is_said_of_boosting_where_nothing_is_boosted(estimator, name, value):
