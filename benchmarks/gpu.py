@@ -105,7 +105,7 @@ class Clock:
 
     def __exit__(self, *error: Any) -> None:
         self.seconds = time.perf_counter() - self._started
-        for owner, name, function in self._before:
+        for owner, name, function in reversed(self._before):
             setattr(owner, name, function)
 
     def _patch(self, owner: Any, name: str, step: str, found: dict[str, float]) -> None:
