@@ -4,6 +4,8 @@
     OMP_NUM_THREADS=1 .venv/bin/python benchmarks/ahead.py --data PATH --sets pima_diabetes --states 3
     .venv/bin/python benchmarks/ahead.py --report                                 # the table of what is finished
     .venv/bin/python benchmarks/ahead.py --cache NEW --against OLD                # our cost now over our cost then
+    .venv/bin/python benchmarks/ahead.py --data PATH --engine xgboost             # experts and gates by XGBoost
+    .venv/bin/python benchmarks/ahead.py --cache out/ahead/xgboost --against out/ahead    # their cost over LightGBM's
 
 For a set and a random state, rows are split 60/20/20 (parts in turn for MQ2007, the given split for mslr_sample, where
 the state only seeds the methods).  Both methods learn from the first part and have the second for choosing: early
@@ -37,7 +39,7 @@ import lightgbm
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from cstc import CostModel, CSTCClassifier, CSTCRanker, CSTCRegressor, Frontier, from_lightgbm
+from cstc import CostModel, CSTCClassifier, CSTCRanker, CSTCRegressor, Experts, Frontier, from_lightgbm
 from cstc.capacity import capacity_for
 from cstc.metrics import ndcg
 from cstc.model import probabilities
@@ -249,9 +251,11 @@ def run_cegb(train: Data, validation: Data, test: Data, regularised: bool) -> tu
     return full, points
 
 
-def run_ours(train: Data, validation: Data, test: Data, state: int) -> list[dict]:
+def run_ours(train: Data, validation: Data, test: Data, state: int, engine: str) -> list[dict]:
     options = {"categorical_features": train.categorical} if train.categorical else {}
-    estimator = ESTIMATORS[train.task](costs=train.costs, random_state=state, n_jobs=1, **options)
+    estimator = ESTIMATORS[train.task](
+        costs=train.costs, method=Experts(engine=engine), random_state=state, n_jobs=1, **options
+    )
     queries = {} if train.qid is None else {"qid": train.qid, "qid_val": validation.qid}
     frontier = Frontier(estimator).fit(train.X, train.y, X_val=validation.X, y_val=validation.y, **queries)
     points = []
@@ -262,22 +266,22 @@ def run_ours(train: Data, validation: Data, test: Data, state: int) -> list[dict
     return points
 
 
-def run_state(data: Data, state: int, regularised: bool, known: Path, their: Path | None) -> dict:
+def run_state(data: Data, state: int, regularised: bool, known: Path, their: Path | None, engine: str) -> dict:
     """Both methods; neither depends on the other: what is `known` of ours, or of `their` points, is not run again."""
     train, validation, test = data.split(state)
+    earlier = json.loads(known.read_text()) if known.exists() else {}
     started = time.perf_counter()
     if their is not None and their.exists():
-        earlier = json.loads(their.read_text())
-        full, theirs, their_seconds = earlier["full"], earlier["cegb"], earlier["cegb_seconds"]
+        before = json.loads(their.read_text())
+        full, theirs, their_seconds = before["full"], before["cegb"], before["cegb_seconds"]
     else:
         full, theirs = run_cegb(train, validation, test, regularised)
         their_seconds = time.perf_counter() - started
-    between = time.perf_counter()
-    if known.exists():
-        earlier = json.loads(known.read_text())
+    if earlier and engine == "lightgbm":
         ours, our_seconds = earlier["cstc"], earlier["cstc_seconds"]
     else:
-        ours = run_ours(train, validation, test, state)
+        between = time.perf_counter()
+        ours = run_ours(train, validation, test, state, engine)
         our_seconds = time.perf_counter() - between
     return {
         "full": full,
@@ -428,13 +432,17 @@ def main() -> None:
         "--regularised", action="store_true", help="CEGB with the boosting parameters of cstc's experts"
     )
     parser.add_argument("--cegb-of", type=Path, help="take CEGB's points from this cache, where it has them")
+    parser.add_argument("--engine", choices=("lightgbm", "xgboost"), default="lightgbm", help="of our experts")
     parser.add_argument("--report", action="store_true", help="only print the table of what is finished")
     parser.add_argument("--against", type=Path, help="only compare --cache with this one, of an earlier version")
     arguments = parser.parse_args()
     if arguments.against is not None:
         compare(arguments.cache, arguments.against)
         return
+    if arguments.regularised and arguments.engine != "lightgbm":
+        parser.error("--regularised is about CEGB, --engine about cstc; give one of them")
     cache = arguments.cache / "regularised" if arguments.regularised else arguments.cache
+    cache = cache if arguments.engine == "lightgbm" else cache / arguments.engine
     if not arguments.report:
         if arguments.data is None or not arguments.data.is_dir():
             parser.error("--data must name the folder with the data sets")
@@ -447,8 +455,10 @@ def main() -> None:
                 if path.exists() or state >= (arguments.states or SETS[name].n_states):
                     continue
                 known = arguments.cache / path.name
-                their = None if arguments.cegb_of is None else arguments.cegb_of / path.name
-                found = run_state(SETS[name].load(arguments.data / name), state, arguments.regularised, known, their)
+                their = known if arguments.engine != "lightgbm" else None  # the same, whatever our engine
+                their = their if arguments.cegb_of is None else arguments.cegb_of / path.name
+                data = SETS[name].load(arguments.data / name)
+                found = run_state(data, state, arguments.regularised, known, their, arguments.engine)
                 unfinished = path.with_suffix(".part")
                 unfinished.write_text(json.dumps(found))
                 os.replace(unfinished, path)

@@ -129,7 +129,7 @@ class Steps:
         self._watch, self._folder = watch, folder
         self._times = watch.found.setdefault("steps", {})
         self._weight, self._columns = "", None
-        self._time(features, "boost", "boosting", always=True)
+        self._time(features, "grow", "boosting", always=True)
         self._time(features, "phi_and_codes", "leaves", always=True)
         self._time(method, "initialise", "start")
         self._time(method, "solve", "solving", told=lambda found: {"steps": len(found.loss_history) - 1})

@@ -14,8 +14,10 @@ def numbers(version):
 def test_the_bounds_are_the_versions_that_are_tested():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    named = [*project["dependencies"], *extras["plot"], *extras["frames"], *extras["dask"], *extras["cli"]]
+    named = [*project["dependencies"]]
+    named += [entry for extra in ("plot", "frames", "dask", "cli", "gpu") for entry in extras[extra]]
     bounds = dict(re.sub(r"\[\w+\]", "", entry).split(">=") for entry in named)
+    bounds["xgboost-cpu"] = bounds.pop("xgboost")  # the same without CUDA
     del bounds["click"]  # of the command line, which is not tested with the oldest versions
     tested = dict(re.findall(r"^([\w-]+)==([\d.]+)", (ROOT / "tests/oldest.txt").read_text(encoding="utf-8"), re.M))
     for name, bound in bounds.items():

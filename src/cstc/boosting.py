@@ -1,4 +1,4 @@
-"""Boosted trees: the only place that trains boosters and holds their parameters.
+"""Boosted trees: the only place that trains boosters of LightGBM and holds their parameters.
 
 Experts, the paper's weak learners and the systems of `cstc.baselines` are LightGBM ensembles that see the prices in one
 of four ways:
@@ -51,6 +51,7 @@ __all__ = [
     "boost_while_prices_fall",
     "flatten_booster",
     "go_on",
+    "mean_one",
     "rounds_of",
     "trees_of",
     "without_stumps",
@@ -95,6 +96,10 @@ class Boosting:
         Is told of every round.
     workers : cstc.cluster.Workers or None
         Where large ensembles are grown; None: in threads of this process.
+    engine : {"lightgbm", "xgboost"}
+        What grows those that are blind to prices (`engines`).
+    device : {"cpu", "cuda"}
+        Where XGBoost grows them.
     """
 
     loss: Loss
@@ -116,6 +121,8 @@ class Boosting:
     l2: float = 0.0
     progress: Progress = QUIET
     workers: Any = None
+    engine: str = "lightgbm"
+    device: str = "cpu"
 
     def starting_at(self, rows: Rows, **changes: Any) -> Boosting:
         """The same from the best constant of some rows on."""
@@ -153,7 +160,7 @@ class Boosting:
         return lightgbm.Dataset(
             rows.X,
             rows.y,
-            weight=_mean_one(rows.weights),
+            weight=mean_one(rows.weights),
             # starting scores instead of boost_from_average keep the constant out of the first tree's leaves;
             # LightGBM wants the scores of one class after the other
             init_score=np.repeat(self.constant, len(rows)),
@@ -222,11 +229,11 @@ class Binned:
         if self._blocks is None:
             return self.boosting.dataset(self.rows.take(at), reference)
         part = self._blocks.together(self.columns, at)
-        part.set_field("weight", _mean_one(self.rows.weights[at]))  # `set_weight` ignores weights that are all 1
+        part.set_field("weight", mean_one(self.rows.weights[at]))  # `set_weight` ignores weights that are all 1
         return part
 
 
-def _mean_one(weights: np.ndarray) -> np.ndarray:
+def mean_one(weights: np.ndarray) -> np.ndarray:
     return weights * (len(weights) / weights.sum())
 
 
@@ -321,7 +328,7 @@ class _Rounds:
         self._progress.did(self._left * self._work, n_pieces=1)
 
 
-def rounds_of(booster: lightgbm.Booster) -> int:
+def rounds_of(booster: Any) -> int:
     """Rounds up to the best one, or all."""
     return booster.best_iteration if booster.best_iteration > 0 else booster.current_iteration()
 
@@ -334,7 +341,7 @@ def agreed_rounds(rounds: Sequence[int]) -> int:
     return max(1, round(float(np.mean(rounds))))
 
 
-def go_on(booster: lightgbm.Booster, n_rounds: int) -> None:
+def go_on(booster: Any, n_rounds: int) -> None:
     """Grow an ensemble that was stopped before until it has so many rounds."""
     _be_quiet()
     while booster.current_iteration() < n_rounds and not booster.update():
@@ -437,7 +444,7 @@ def attributions(booster: lightgbm.Booster, X: np.ndarray, n_outputs: int) -> np
     return np.asarray(shares).reshape(len(X), n_outputs, X.shape[1] + 1).transpose(0, 2, 1)
 
 
-def trees_of(booster: lightgbm.Booster, n_outputs: int, n_rounds: int | None = None) -> tuple[TreePool, np.ndarray]:
+def trees_of(booster: Any, n_outputs: int, n_rounds: int | None = None) -> tuple[TreePool, np.ndarray]:
     """The trees of an ensemble, and weights (n_trees, n_outputs): 1 for the output that a tree adds to.
 
     Rounds up to the best one, if none are given.
@@ -458,7 +465,7 @@ def without_stumps(
 
 
 def flatten_booster(
-    booster: lightgbm.Booster, n_rounds: int | None = None, *, unseen_is_zero: bool = False
+    booster: Any, n_rounds: int | None = None, *, unseen_is_zero: bool = False
 ) -> TreePool:
     """Copy the trees of a booster into a pool: the first rounds, or those up to its best iteration.
 
@@ -467,7 +474,10 @@ def flatten_booster(
     LightGBM writes a model as lines of numbers, one line for each field of each tree.  The lines of a field are read
     together, for all trees at once.  The splits of a tree come first, then its leaves.
     """
-    fields = _fields(booster.model_to_string(num_iteration=n_rounds or rounds_of(booster)))
+    n_rounds = n_rounds or rounds_of(booster)
+    if not isinstance(booster, lightgbm.Booster):  # of another engine (`engines`)
+        return booster.flatten(n_rounds)
+    fields = _fields(booster.model_to_string(num_iteration=n_rounds))
     n_leaves = fields("num_leaves", int)
     n_splits = n_leaves - 1
     starts = np.concatenate([[0], np.cumsum(n_splits + n_leaves)])

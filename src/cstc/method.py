@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from .boosting import Boosting
 from .capacity import FEW, Capacity
 from .costs import ResolvedCosts
+from .engines import engine_on
 from .losses import Loss, stakes_of
 from .model import Decisions, Schema
 from .progress import QUIET, Progress
@@ -187,6 +188,10 @@ class Method(BaseEstimator):
     def capacity(self, n_rows: int) -> Capacity:
         """What is grown on so many rows, where the user says nothing."""
         return FEW
+
+    def engine_on(self, device: str) -> str:
+        """What grows ensembles there."""
+        return engine_on(device)
 
     def train(self, problem: Problem) -> Trained:
         """Fit a tree of classifiers."""

@@ -102,6 +102,7 @@ WRONG = {
     "categorical_features": (["x0", [1.5], [None]], "give a list of column numbers or names"),
     "n_jobs": ([0, "all", 1.5], "it must be None, -1 (all cores) or a number of threads"),
     "verbose": (["loud", -1, None], "it must be 0, 1 or 2"),
+    "device": (["gpu", None, 0], "it must be one of ('cpu', 'cuda')"),
 }
 CASES = [(name, value, message) for name, (values, message) in WRONG.items() for value in values]
 
@@ -125,6 +126,7 @@ FOLDS = {
     "fallbacks": (["yes", 1, None], "it must be True or False"),
     "rows_per_fit": ([0, 99, 1.5, "many"], "it must be None or a whole number, 100 or more"),
     "sources": (["x0", ["x0"], 3], "it must map names to lists of features"),
+    "engine": (["catboost", 1], "it must be one of ('lightgbm', 'xgboost')"),
 }
 WRONG_IN_METHODS = {Paper: PAPER, Exact: TREE, Experts: FOLDS}
 METHOD_CASES = [

@@ -237,7 +237,13 @@ def test_methods_and_what_they_are_built_on(estimator):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("n_weak_learners", 100), ("weak_learner_depth", 5), ("learning_rate", 0.2), ("early_stopping", None)],
+    [
+        ("n_weak_learners", 100),
+        ("weak_learner_depth", 5),
+        ("learning_rate", 0.2),
+        ("early_stopping", None),
+        ("device", "cuda"),
+    ],
 )
 @each_estimator
 def test_nothing_is_said_of_boosting_where_nothing_is_boosted(estimator, name, value):
@@ -303,7 +309,8 @@ TREE = {
 CHANGES = {
     Paper: TREE | {"gate_slope": 0.3, "pruning": False, "fine_tuning": False},
     Exact: TREE | {"solver": "cyclic"},
-    Experts: {"folds": 3, "rows_per_fit": 120, "fallbacks": False, "sources": {"both": ["x0", "x1"]}},
+    Experts: {"folds": 3, "rows_per_fit": 120, "fallbacks": False, "sources": {"both": ["x0", "x1"]}}
+    | {"engine": "xgboost"},
 }
 #: Prices and a weight under which pruning has something to leave and something to take away.
 ROOMY = {"cost_weight": 0.02, "costs": [1.0, 2.0, 2.0, 5.0]}
@@ -337,6 +344,8 @@ def usual():
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
 def test_every_parameter_of_a_method_matters(usual, kind, name):
+    if name == "engine":
+        pytest.importorskip("xgboost", reason="XGBoost is not installed: pip install xgboost-cpu")
     estimator, before = usual[kind]
     changed = clone(estimator).set_params(**{f"method__{name}": CHANGES[kind][name]})
     assert (answers(changed) != before).any()

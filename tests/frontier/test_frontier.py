@@ -301,8 +301,8 @@ def paper(**changes):
 
 def test_the_papers_learners_are_grown_once(monkeypatch):
     grown = []
-    original = cstc.paper.features.boost
-    monkeypatch.setattr(cstc.paper.features, "boost", lambda *a, **k: grown.append(1) or original(*a, **k))
+    original = cstc.paper.features.grow
+    monkeypatch.setattr(cstc.paper.features, "grow", lambda *a, **k: grown.append(1) or original(*a, **k))
     frontier = two(paper(), cost_weights=[0.08, 0.04, 0.02, 0.01])
     assert len(grown) == frontier.n_ensembles_ == 1
     assert len(frontier.tried_models_) >= 4

@@ -252,9 +252,9 @@ def test_given_validation_data_judges_and_the_fraction_is_held_out_without_it():
 
 
 def test_columns_are_grown_once_for_all_cost_weights(monkeypatch):
-    grown, real = [], cstc.paper.features.boost
+    grown, real = [], cstc.paper.features.grow
     monkeypatch.setattr(
-        cstc.paper.features, "boost", lambda *args, **options: grown.append(1) or real(*args, **options)
+        cstc.paper.features, "grow", lambda *args, **options: grown.append(1) or real(*args, **options)
     )
     problem = replace(case(), shared={})
     assert Paper().n_ensembles(problem.shared) == 0

@@ -163,7 +163,7 @@ class Baseline(BaseEstimator):
         given = {name: getattr(self, name) for name in names if hasattr(self, name)}
         if given.get("weak_learners") == "identity":  # nothing is boosted, and defaults of our own say nothing of it
             defaults = inspect.signature(type(self)).parameters
-            unsaid = [name for name in BOOSTED_ONLY if given[name] == defaults[name].default]
+            unsaid = [name for name in BOOSTED_ONLY if name in given and given[name] == defaults[name].default]
             given = {name: value for name, value in given.items() if name not in unsaid}
         face = TASKS[self.task](**given)
         check_parameters(face)

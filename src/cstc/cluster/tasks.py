@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..binning import ColumnBlocks
-from ..boosting import SHARED_BINS, Binned, Boosting, boost, flatten_booster, go_on, rounds_of
+from ..boosting import SHARED_BINS, Binned, Boosting, flatten_booster, go_on, rounds_of
+from ..engines import grow
 from ..matrix import is_sparse
 from ..model import TreePool
 from ..progress import QUIET
@@ -154,7 +155,7 @@ class GrowOn:
 
     def __call__(self) -> Grown:
         boosting = self.boosting.on(self.columns)
-        booster = boost(boosting, _rows(self.learn, self.columns), validation=_rows(self.judges, self.columns))
+        booster = grow(boosting, _rows(self.learn, self.columns), _rows(self.judges, self.columns))
         best = rounds_of(booster)
         return Grown(flatten_booster(booster, best), self.columns, best, best)
 

@@ -29,6 +29,7 @@ from ..boosting import Boosting
 from ..capacity import FEW, Capacity
 from ..cluster import Reading, workers_of
 from ..costs import ResolvedCosts, as_cost_model, is_number, shorten
+from ..engines import check_engine
 from ..folders import is_path
 from ..losses import Loss
 from ..matrix import column_at, is_sparse, missing_columns, rows_at, to_csr
@@ -100,6 +101,7 @@ class CSTCBase(BaseEstimator):
         categorical_features=None,
         random_state=None,
         n_jobs=None,
+        device="cpu",
         verbose=0,
     ):
         self.costs = costs
@@ -114,6 +116,7 @@ class CSTCBase(BaseEstimator):
         self.categorical_features = categorical_features
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
         self.verbose = verbose
 
     def set_params(self, **params):
@@ -173,6 +176,8 @@ class CSTCBase(BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         loss, usual = self._loss(), method.capacity(len(rows) if rows.more is None else rows.more.n_per_fit)
         boosting = self._boosting(loss, self.costs_, categorical, seed, usual)
+        boosting = replace(boosting, progress=progress, workers=workers, engine=method.engine_on(self.device))
+        check_engine(boosting, rows.X)
         problem = Problem(
             rows=rows,
             validation=validation,
@@ -181,7 +186,7 @@ class CSTCBase(BaseEstimator):
             schema=self._schema(rows),
             cost_weight=cost_weight_of(self),
             weak_learners=self.weak_learners,
-            boosting=replace(boosting, progress=progress, workers=workers),
+            boosting=boosting,
             random_state=seed,
             progress=progress,
             shared={} if shared is None else shared,
@@ -259,6 +264,7 @@ class CSTCBase(BaseEstimator):
             categorical=categorical,
             random_state=seed,
             n_jobs=None if self.n_jobs is None or self.n_jobs < 0 else self.n_jobs,
+            device=self.device,
         )
 
     def _schema(self, rows: Rows) -> Schema:

@@ -59,6 +59,7 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
         error_costs=None,
         random_state=None,
         n_jobs=None,
+        device="cpu",
         verbose=0,
     ):
         super().__init__(
@@ -74,6 +75,7 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
             categorical_features=categorical_features,
             random_state=random_state,
             n_jobs=n_jobs,
+            device=device,
             verbose=verbose,
         )
         self.class_weight = class_weight

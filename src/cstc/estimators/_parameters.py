@@ -7,6 +7,8 @@ from numbers import Integral, Real
 
 import numpy as np
 
+from ..on_device import DEVICES
+
 __all__ = ["ATTRIBUTES", "BOOSTED_ONLY", "check_parameters", "cost_weight_of", "document_parameters"]
 
 PARAMETERS = """
@@ -48,6 +50,9 @@ PARAMETERS = """
     n_jobs : int or None, default=None
         Fits that run side by side, each with one thread.  None or -1: as many as the cores that this process may use.
         The model does not depend on it.
+    device : {{"cpu", "cuda"}}, default="cpu"
+        Where boosted trees grow: with "cuda" on an NVIDIA GPU, by XGBoost (the extra `gpu`); see docs/gpu.md.  The
+        fitted model needs no GPU.
     verbose : int, default=0
         1 shows how much is done and the time left, in one line that moves (in a log, a line every 10 seconds); 2 every
         step as a line of its own."""
@@ -80,7 +85,7 @@ ATTRIBUTES = """
 USUAL_COST_WEIGHT = 0.01  # where nobody gives one
 
 #: How trees are boosted: of no use where there are none.
-BOOSTED_ONLY = ("n_weak_learners", "weak_learner_depth", "learning_rate", "early_stopping")
+BOOSTED_ONLY = ("n_weak_learners", "weak_learner_depth", "learning_rate", "early_stopping", "device")
 
 
 def document_parameters(*, class_weight: bool = False) -> str:
@@ -120,6 +125,8 @@ def check_parameters(estimator) -> None:
     value = estimator.learning_rate
     if not isinstance(value, Real) or not 0 < float(value) < np.inf:
         raise ValueError(f"learning_rate is {value!r}; it must be a finite number above 0")
+    if not isinstance(estimator.device, str) or estimator.device not in DEVICES:
+        raise ValueError(f"device is {estimator.device!r}; it must be one of {DEVICES}")
     check_weak_learners(estimator)
     if not isinstance(estimator.verbose, Integral) or estimator.verbose < 0:
         raise ValueError(f"verbose is {estimator.verbose!r}; it must be 0, 1 or 2")

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from ..binning import ColumnBlocks
-from ..boosting import GATE_ROUNDS, Boosting, GainRegression, bin_blocks, work_of
+from ..boosting import GATE_ROUNDS, Boosting, work_of
 from ..capacity import MANY_ROWS
 from ..cluster import Samples
 from ..costs import ResolvedCosts
+from ..engines import Shared, bin_for_all, regression
 from ..losses import Loss
 from ..rows import Rows, some_of
 from .calibration import calibrated_expert
@@ -58,8 +59,8 @@ class Chain:
         Which half of each gate a training row teaches.
     boosting : Boosting
         Whose columns of categories, seed and threads gates take.
-    blocks : ColumnBlocks or None
-        The columns of all stages, binned already.
+    blocks : Shared or None
+        The columns of all stages, as its engine keeps them for all ensembles.
     teaches : int ndarray of shape (n,) or None
         The training rows that teach gates; None: all of them.
     """
@@ -74,9 +75,9 @@ class Chain:
     rows: Rows
     half: np.ndarray
     boosting: Boosting
-    blocks: ColumnBlocks | None = None
+    blocks: Shared | None = None
     teaches: np.ndarray | None = None
-    _regressions: dict[tuple[int, int], GainRegression] = field(default_factory=dict)
+    _regressions: dict[tuple[int, int], Any] = field(default_factory=dict)
 
     @cached_property
     def at(self) -> np.ndarray:
@@ -125,14 +126,14 @@ class Chain:
         work = sum(work_of(len(self.at) // 2, len(stage.columns), GATE_ROUNDS) for stage in stages)
         return 2 * work, 2 * len(stages)
 
-    def regression(self, stage: int, half: int) -> GainRegression:
+    def regression(self, stage: int, half: int) -> Any:
         """What learns one half of a gate; features are binned once for all cost weights."""
         key = stage, half
         if key not in self._regressions:
             weights = self.rows.weights * (len(self.rows) / self.rows.weights.sum())
             rows, at = replace(self.rows, weights=weights), self.at[self.halves[half]]
             columns = self.stages[stage].columns
-            self._regressions[key] = GainRegression(self.boosting, rows, at, columns, self.blocks)
+            self._regressions[key] = regression(self.boosting, rows, at, columns, self.blocks)
         return self._regressions[key]
 
 
@@ -244,7 +245,7 @@ class ChainGrower:
             names += [name for name, each in zip(names[1:], sets[1:], strict=True) if len(each)]
         work, n_boosters = experts.work(wanted)
         progress.begin(f"experts{of_whom}", work, n_boosters, once=whole)
-        blocks = bin_blocks(boosting, rows, [each for each in sets if len(each)], ahead=boosting.workers is None)
+        blocks = bin_for_all(boosting, rows, [each for each in sets if len(each)], ahead=boosting.workers is None)
         experts.grow(wanted, names, blocks)
         self.n_grown += len(experts)
         everything = experts[columns, boosting]
@@ -303,7 +304,7 @@ class _ExpertStore:
         self._grown: dict[tuple[bytes, int], Expert] = {}
 
     def grow(
-        self, wanted: Sequence[tuple[np.ndarray, Boosting]], names: Sequence[str], blocks: ColumnBlocks | None
+        self, wanted: Sequence[tuple[np.ndarray, Boosting]], names: Sequence[str], blocks: Shared | None
     ) -> None:
         distinct = {self._key(*each): each for each in wanted}
         called = {self._key(*each): name for each, name in reversed(list(zip(wanted, names, strict=True)))}
@@ -375,7 +376,7 @@ def _chain(
     rows: Rows,
     half: np.ndarray,
     boosting: Boosting,
-    blocks: ColumnBlocks | None,
+    blocks: Shared | None,
     teaches: np.ndarray | None,
 ) -> Chain:
     valued = slice(None) if teaches is None else teaches

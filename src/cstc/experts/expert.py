@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from ..binning import ColumnBlocks
 from ..boosting import Boosting, work_of
 from ..capacity import MANY_ROWS, VERY_MANY_ROWS, rounds_on_all
 from ..cluster import Samples
 from ..costs import ResolvedCosts
+from ..engines import Shared
 from ..model import TreePool
 from ..model.build import Score
 from ..parallel import side_by_side
@@ -120,7 +120,7 @@ def grow_experts(
     wanted: Sequence[tuple[np.ndarray, Boosting]],
     rows: Rows,
     folds: np.ndarray | None = None,
-    blocks: ColumnBlocks | None = None,
+    blocks: Shared | None = None,
     *,
     parts: Sequence[np.ndarray] | None = None,
     names: Sequence[str] | None = None,

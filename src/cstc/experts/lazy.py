@@ -26,12 +26,13 @@ from ..rows import Rows, some_of
 from .calibration import calibrated_expert, calibration
 from .expectation import Expectation
 from .expert import Expert
-from .members import Wanted, grow_members
+from .members import Wanted, grow_members, hear_at
 
 __all__ = ["LazyExpert", "LazyExperts"]
 
 LEAST_ROWS = 1000  # with fewer, one fold says next to nothing
 MOST_SCREENED = 5000  # of many rows, so many teach, and as many judge, whether there is a chance
+MOST_TAUGHT = 20_000  # rows that teach, where another engine than LightGBM was taken because there are many
 NEGLIGIBLE = 0.01  # part of the loss that all purchases together must weigh
 
 
@@ -102,8 +103,11 @@ class LazyExperts:
         boosted_unit: float | None = None,
         calibrates: bool = False,
     ):
-        # sampling rows or features for each tree makes every tree buy something else
-        self._boosting = replace(boosting, feature_fraction=1.0, row_fraction=1.0)
+        # sampling rows or features for each tree makes every tree buy something else; LightGBM alone knows prices
+        self._boosting = replace(
+            boosting, feature_fraction=1.0, row_fraction=1.0, engine="lightgbm", device="cpu"
+        )
+        self._most_taught = len(folds) if boosting.engine == "lightgbm" else MOST_TAUGHT
         self._rows, self._folds = rows, folds
         self.unit, self._boosted_unit = unit, unit if boosted_unit is None else boosted_unit
         self._expected, self._calibrates = expected, calibrates
@@ -180,15 +184,25 @@ class LazyExperts:
         costs, columns = boosting.costs, np.arange(rows.X.shape[1])
         parts = [self._folds == fold for fold in np.unique(self._folds)]
         self._expect(len(parts) + 1)
-        blocks = bin_blocks(boosting, rows, [columns], ahead=boosting.workers is None)
-        wanted = Wanted(columns, boosting, parts, strength, buys=True, name="the lazy expert")
-        (members,) = grow_members([wanted], rows, blocks)
+        some = some_of(np.arange(len(rows)), self._most_taught)
+        taught = rows if len(some) == len(rows) else rows.take(some)
+        blocks = bin_blocks(boosting, taught, [columns], ahead=boosting.workers is None)
+        own = [out[some] for out in parts]
+        wanted = Wanted(columns, boosting, own, strength, buys=True, name="the lazy expert")
+        (members,) = grow_members([wanted], taught, blocks)
+        if taught is not rows:  # of rows that taught nobody, a member is asked that did not see their fold
+            items_of = costs.feature_items
+            heard_of = [
+                hear_at(*trees, rows, out, members.columns, items_of)
+                for trees, out in zip(members.trees, parts, strict=True)
+            ]
+            members = replace(members, heard=heard_of)
         margins = np.tile(boosting.constant, (len(rows), 1))
         items = np.zeros((len(rows), costs.n_items), dtype=bool)
         for out, heard in zip(parts, members.heard, strict=True):
             margins[out] += heard.scores
             items[out] = heard.items
-        rounds = members.rounds if len(rows) < MANY_ROWS else rounds_on_all(members.rounds, len(parts))
+        rounds = members.rounds if len(taught) < MANY_ROWS else rounds_on_all(members.rounds, len(parts))
         pool, weights = members.on_all(rounds)
         expert = Expert(Score(pool.on_columns(members.columns), weights, boosting.constant), margins)
         if self._calibrates:

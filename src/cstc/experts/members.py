@@ -15,10 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ..binning import ColumnBlocks
 from ..boosting import (
     MOST_JUDGES,
-    Binned,
     Boosting,
     agreed_rounds,
     go_on,
@@ -29,12 +27,13 @@ from ..boosting import (
 )
 from ..cluster import Samples
 from ..cluster.tasks import Bins, Grow, Grown, GrowOn, Hear, Heard, bare, hear
+from ..engines import Shared, bin_for_one
 from ..matrix import cells_at
 from ..model import TreePool
 from ..parallel import side_by_side
 from ..rows import Rows, some_of
 
-__all__ = ["HEARING", "Members", "Trees", "Wanted", "grow_members", "grow_on_samples"]
+__all__ = ["HEARING", "Members", "Trees", "Wanted", "grow_members", "grow_on_samples", "hear_at"]
 
 HEARING = 0.08  # of what growing a member takes, what its trees take to say something of each row
 HEARD_ROWS = 1 << 15  # at a time: their columns are copied
@@ -102,7 +101,7 @@ class Members:
     on_all: Callable[[int], Trees]
 
 
-def grow_members(wanted: Sequence[Wanted], rows: Rows, blocks: ColumnBlocks | None) -> list[Members]:
+def grow_members(wanted: Sequence[Wanted], rows: Rows, blocks: Shared | None) -> list[Members]:
     """All of them, side by side."""
     if not wanted:
         return []
@@ -113,7 +112,7 @@ def grow_members(wanted: Sequence[Wanted], rows: Rows, blocks: ColumnBlocks | No
         grown = side_by_side([_There(wanted[number], rows, blocks).grow for number in order], len(order))
         return [members for _, members in sorted(zip(order, grown, strict=True), key=lambda each: each[0])]
     binned = side_by_side(
-        [partial(Binned, each.boosting, rows, each.columns, blocks) for each in wanted], boosting.n_jobs
+        [partial(bin_for_one, each.boosting, rows, each.columns, blocks) for each in wanted], boosting.n_jobs
     )
     near = [_Here(each, rows, data) for each, data in zip(wanted, binned, strict=True)]
     del binned  # each lets go of its own when it is finished
@@ -161,7 +160,7 @@ class _Here:
     times the data.
     """
 
-    def __init__(self, wanted: Wanted, rows: Rows, binned: Binned):
+    def __init__(self, wanted: Wanted, rows: Rows, binned: Any):
         self.wanted, self._rows, self._binned = wanted, rows, binned
         self._boosters: dict[int, Any] = {}
         self._lock = threading.Lock()
@@ -186,10 +185,7 @@ class _Here:
         self._found = Members(binned.boosting, binned.columns, self.wanted.parts, rounds, trees, heard, on_all)
 
     def _hear(self, pool: TreePool, weights: np.ndarray, out: np.ndarray) -> Heard:
-        columns, items = self._binned.columns, self.wanted.feature_items
-        at = np.flatnonzero(out)
-        pieces = np.split(at, range(HEARD_ROWS, len(at), HEARD_ROWS))
-        found = hear(pool, weights, (cells_at(self._rows.X, some, columns) for some in pieces), columns, items)
+        found = hear_at(pool, weights, self._rows, out, self._binned.columns, self.wanted.feature_items)
         _tell(self.wanted, HEARING * _work(self.wanted, out))
         return found
 
@@ -198,14 +194,23 @@ class _Here:
         return self._found
 
 
-def _on_all(binned: Binned, cost_weight: float, rounds: int) -> Trees:
+def hear_at(
+    pool: TreePool, weights: np.ndarray, rows: Rows, out: np.ndarray, columns: np.ndarray, items: np.ndarray | None
+) -> Heard:
+    """What an ensemble on some columns says of some rows (bool), and what it buys there, if `items` are given."""
+    at = np.flatnonzero(out)
+    pieces = np.split(at, range(HEARD_ROWS, len(at), HEARD_ROWS))
+    return hear(pool, weights, (cells_at(rows.X, some, columns) for some in pieces), columns, items)
+
+
+def _on_all(binned: Any, cost_weight: float, rounds: int) -> Trees:
     return trees_of(binned.boost_all(rounds, cost_weight), len(binned.boosting.constant), rounds)
 
 
 class _There:
     """Some members in the making, on workers."""
 
-    def __init__(self, wanted: Wanted, rows: Rows, blocks: ColumnBlocks | None):
+    def __init__(self, wanted: Wanted, rows: Rows, blocks: Any):
         self.wanted = wanted
         self._part, self._workers = rows.part, wanted.boosting.workers
         self._bins = Bins(rows.part, bare(wanted.boosting), None if blocks is None else blocks.sets)

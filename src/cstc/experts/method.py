@@ -26,6 +26,7 @@ import numpy as np
 from ..boosting import GATE_ROUNDS, Boosting, work_of
 from ..capacity import Capacity, boosted_for, capacity_for, folds_for
 from ..cluster import InMemory, Part, core_of_rows
+from ..engines import ENGINES, engine_on
 from ..method import CandidateRow, Method, OutOfFold, Preview, Problem, Trained
 from ..model.build import build_tree
 from ..rows import Rows, Units, folds_of
@@ -66,6 +67,10 @@ class Experts(Method):
     sources : dict of str to list of str or int, or None, default=None
         Features that come from one source, and fail together.  Of the others, those that share an item are one source,
         and each other feature is its own.
+    engine : {"lightgbm", "xgboost"} or None, default=None
+        What grows experts and gates; None: LightGBM, or XGBoost where `device` of the estimator is "cuda".  XGBoost
+        runs on CPUs, too, and is the extra `gpu`.  What prices need, orders of buying and lazy experts, is grown by
+        LightGBM in any case, beside XGBoost from at most 20,000 rows.
 
     Examples
     --------
@@ -82,15 +87,18 @@ class Experts(Method):
     weighs_errors = True
     uses_workers = True
 
-    def __init__(self, *, folds=None, rows_per_fit=None, fallbacks=True, sources=None):
+    def __init__(self, *, folds=None, rows_per_fit=None, fallbacks=True, sources=None, engine=None):
         self.folds = folds
         self.rows_per_fit = rows_per_fit
         self.fallbacks = fallbacks
         self.sources = sources
+        self.engine = engine
 
     def check(self) -> None:
         self._check_counts("folds", least=2, or_none=True)
         self._check_counts("rows_per_fit", least=100, or_none=True)
+        if self.engine is not None:
+            self._check_choice("engine", ENGINES)
         if not isinstance(self.fallbacks, bool | np.bool_):
             raise ValueError(f"fallbacks is {self.fallbacks!r}; it must be True or False")
         if self.sources is not None and not isinstance(self.sources, Mapping):
@@ -104,6 +112,9 @@ class Experts(Method):
 
     def capacity(self, n_rows: int) -> Capacity:
         return capacity_for(n_rows if self.rows_per_fit is None else min(n_rows, self.rows_per_fit))
+
+    def engine_on(self, device: str) -> str:
+        return engine_on(device, self.engine)
 
     def train(self, problem: Problem) -> Trained:
         return self.preview(problem).build()

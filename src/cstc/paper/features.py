@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..boosting import boost, trees_of, work_of
+from ..boosting import trees_of, work_of
 from ..costs import ResolvedCosts
+from ..engines import grow
 from ..losses import Loss
 from ..matrix import blocks
 from ..method import Problem
@@ -25,8 +26,9 @@ from ..metrics import ndcg
 from ..model import FittedTree, Schema, TreePool, TreeShape
 from ..model.build import Score, build_tree
 from ..rows import Rows, Units, part
-from .codes import Phi, leaf_table, mean_squares, means, phi_and_codes, standardised
+from .codes import LeafCodes, Phi, leaf_table, mean_squares, means, phi_and_codes, standardised
 from .objective import Design, NodeParameters, Penalty, Prior, TreeObjective
+from .products import DesignOnDevice, arrays_for_products
 
 if TYPE_CHECKING:
     from .hard_tree import HardTree
@@ -112,6 +114,8 @@ class Columns:
     units : Units
         Of the target.
     schema : Schema
+    device : {"cpu", "cuda"}
+        Where the products with ``Phi`` are computed that the loss needs.
     """
 
     pool: TreePool
@@ -122,6 +126,7 @@ class Columns:
     constant: np.ndarray
     units: Units
     schema: Schema
+    device: str = "cpu"
 
     @classmethod
     def of(
@@ -136,13 +141,14 @@ class Columns:
         units: Units,
         schema: Schema,
         scale: float = 1.0,
+        device: str = "cpu",
     ) -> Columns:
         """The columns of some learners; rows have targets in standard units."""
         leaf_bits = pool.position_bits(costs.feature_items)[leaf_table(pool)]
         seen = [Seen(rows, *phi_and_codes(pool, rows.X), leaf_bits, loss, costs) for rows in (train, validation)]
         offset = means(seen[0].phi, train.weights)
         seen = [replace(each, phi=standardised(each.phi, offset, scale)) for each in seen]
-        return cls(pool, offset, scale, seen[0], seen[1], constant, units, schema)
+        return cls(pool, offset, scale, seen[0], seen[1], constant, units, schema, device)
 
     @property
     def loss(self) -> Loss:
@@ -192,8 +198,20 @@ class Columns:
             l1_weight=l1_weight,
             floor=self.floor,
         )
-        design = Design(self.train.phi.astype(dtype, copy=False))
-        return kind(design, self.train.y, self.train.weights, self.loss, shape, penalty, gate_slope, prior)
+        return kind(self.design(dtype), self.train.y, self.train.weights, self.loss, shape, penalty, gate_slope, prior)
+
+    def design(self, dtype: type) -> Design:
+        """``Phi`` at the rows that teach; on a GPU the same one for all cost weights."""
+        phi: Phi = self.train.phi.astype(dtype, copy=False)
+        if self.device == "cpu" or not isinstance(phi, LeafCodes):
+            return Design(phi)
+        if dtype not in self._on_device:
+            self._on_device[dtype] = DesignOnDevice(phi, arrays_for_products(self.device))
+        return self._on_device[dtype]
+
+    @cached_property
+    def _on_device(self) -> dict[type, Design]:
+        return {}
 
     def exact_support(self, parameters: NodeParameters, least: np.ndarray | float = FLOOR) -> NodeParameters:
         """Set to zero every learner of a node whose contribution does not count.
@@ -233,6 +251,8 @@ def learn_columns(problem: Problem, validation_fraction: float) -> Columns:
     """The columns for all cost weights: rows that judge, units, and weak learners."""
     if "columns" in problem.shared:
         return problem.shared["columns"]
+    if problem.boosting.device != "cpu":
+        arrays_for_products(problem.boosting.device)  # what is missing is said before anything is grown
     # 1. rows that judge, where none are given; the units and the constant are those of all training rows
     loss = problem.loss
     parts = part(problem.rows, problem.validation, loss, validation_fraction, problem.random_state)
@@ -245,7 +265,7 @@ def learn_columns(problem: Problem, validation_fraction: float) -> Columns:
     else:
         work = work_of(len(train), train.X.shape[1], problem.boosting.n_rounds)
         problem.progress.begin("weak learners", work, once=True)
-        booster = boost(replace(problem.boosting, constant=constant), train, validation=validation)
+        booster = grow(replace(problem.boosting, constant=constant), train, validation)
         pool, scale = trees_of(booster, len(constant))[0], 1.0
     # 3. their outputs at both kinds of rows
     problem.shared["columns"] = Columns.of(
@@ -258,5 +278,6 @@ def learn_columns(problem: Problem, validation_fraction: float) -> Columns:
         units=parts.units,
         schema=problem.schema,
         scale=scale,
+        device=problem.boosting.device,
     )
     return problem.shared["columns"]
