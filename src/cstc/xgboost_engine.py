@@ -2,9 +2,8 @@
 
 Prices play no part here: falling and lazy ones are LightGBM's alone (`boosting`).
 
-XGBoost takes no slice of a matrix that it has binned, neither of rows nor of columns, so every ensemble is binned anew;
-on a GPU that is a tenth of growing it.  Only the matrix itself is kept for all of them, on the GPU where it fits.
-There, ensembles grow one after the other.
+XGBoost takes no slice of a matrix that it has binned, neither of rows nor of columns, so every ensemble is binned anew.
+Only the matrix itself is kept for all of them, on the GPU where it fits.  There, ensembles grow one after the other.
 
 Starting scores are given row by row (`base_margin`).  So the trees hold nothing of the constant, and what a version of
 XGBoost makes of its own base score does not matter.
