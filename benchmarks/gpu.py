@@ -62,7 +62,8 @@ STEPS = {
     "the matrix": [(chain, "bin_for_all")],
     "expected losses": [(chain, "calibrated"), (chain, "Expectation")],
     "gates": [(candidates, "induce")],
-    "lazy experts": [(lazy.LazyExperts, "screen"), (lazy.LazyExperts, "_screen"), (lazy.LazyExperts, "_grow")],
+    "what rows need": [(candidates, "needs_of"), (candidates, "part"), (candidates, "tried")],
+    "lazy experts": [(lazy.LazyExperts, "_screen"), (lazy.LazyExperts, "_grow")],
     "ensembles on all rows": [(experts_method, "scores_of")],
 }
 INSIDE = {

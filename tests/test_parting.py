@@ -188,6 +188,23 @@ def test_values_that_single_precision_cannot_tell_apart():
         assert np.bincount(found.partition.groups(X), minlength=found.partition.n_groups).min() > 0
 
 
+@pytest.mark.parametrize("missing", [False, True])
+def test_of_many_columns_those_are_looked_at_that_tell_most(missing):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 120))
+    X[:, 70:72] = np.sign(X[:, 70:72])
+    cell = (X[:, 70] > 0) * 2 + (X[:, 71] > 0)
+    if missing:
+        X[X[:, 70] < 0, 70] = np.nan
+        X[:, 3] = np.nan
+    lost = np.zeros((N, 120))
+    lost[np.arange(N), 100 + cell] = rng.exponential(size=N)
+    lost[:, 104:] = rng.exponential(scale=0.1, size=(N, 16))  # more targets than directions
+    found = best(needs(X, lost, [*[1.0] * 100, *[10.0] * 20]), np.arange(100)).partition
+    assert found.n_groups == 4
+    assert all(set(features) == {70, 71} for features in found.features)
+
+
 def test_a_sparse_matrix_is_parted_like_a_dense_one():
     X = table()
     given = needs(X, own(X))

@@ -37,6 +37,9 @@ WORTHWHILE = 0.9  # a partition must promise no more than this
 SLIGHT = 0.005  # part of what all rows lose together that a split must save
 CHEAP = (0.05, 0.2)  # part of what a row spends that a feature may cost which tells its group; both are tried
 MOST_TARGETS = 32  # items that a tree looks at
+MOST_DIRECTIONS = 8  # that they are told apart by
+MOST_COLUMNS = 48  # cheap ones that a tree looks at
+N_STEPS = 8  # of a column, when those are looked for
 MOST_SIGHTS = 2  # cost weights at which other beginnings than the greedy one are looked at
 POWERS = tuple(range(-1, -13, -1))  # of two: cost weights that are tried, in units
 
@@ -104,15 +107,17 @@ def part(needs: Needs, unit: float, columns: np.ndarray, categorical: Sequence[i
         return []
     if is_sparse(rows.X):  # scikit-learn's trees take no missing values of a sparse matrix
         columns = np.setdiff1d(columns[~missing_columns(rows.X)[columns]], categorical)
+    steps = _Steps(rows, columns)
     found: dict[bytes, Parted] = {}
     sights: dict[float, tuple[_Weighed, _Sight, _Split]] = {}  # by what greedy steps promise there
     for power in POWERS:
         weighed = _Weighed(needs, unit * 2.0**power)
         if weighed.by_row > WORTHWHILE * weighed.together:
             continue  # no partition can do more than parting all rows from each other
+        targets = weighed.targets()
         told_by = [columns[costs.feature_prices[columns] <= cheap * weighed.spent] for cheap in CHEAP]
         for seen in {len(each): each for each in told_by if len(each)}.values():
-            sight = _Sight(rows, seen, categorical, weighed.targets(), least)
+            sight = _Sight(rows, steps.telling(seen, targets), categorical, targets, least)
             grown = sight.grow()
             if grown is not None:
                 sights[_keep(found, weighed, sight, grown)] = weighed, sight, grown
@@ -135,6 +140,37 @@ def _keep(found: dict[bytes, Parted], weighed: _Weighed, sight: _Sight, tree: _S
         if key not in found or promise < found[key].promise:
             found[key] = Parted(partition, weighed.cost_weight, promise)
     return promise
+
+
+class _Steps:
+    """Columns in a few steps each, to find those that tell most of the targets: trees look at no more."""
+
+    def __init__(self, rows: Rows, columns: np.ndarray):
+        self._weights, self._few = rows.weights, len(columns) <= MOST_COLUMNS
+        self._place = {int(column): place for place, column in enumerate(columns)}
+        self._steps = [] if self._few else [_in_steps(column_at(rows.X, int(column))) for column in columns]
+
+    def telling(self, columns: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """Some columns, in their order: those whose steps explain most of the variance of the targets."""
+        if self._few or len(columns) <= MOST_COLUMNS:
+            return columns
+        weighed = self._weights[:, None] * (targets - np.average(targets, axis=0, weights=self._weights))
+        explained = []
+        for column in columns.tolist():
+            step = self._steps[self._place[column]]
+            n = np.maximum(np.bincount(step, self._weights), 1e-300)
+            sums = [np.bincount(step, target) for target in weighed.T]
+            explained.append(sum(float((each**2 / n).sum()) for each in sums))
+        return columns[np.sort(np.argsort(-np.array(explained), kind="stable")[:MOST_COLUMNS])]
+
+
+def _in_steps(values: np.ndarray) -> np.ndarray:
+    """Numbers of about equally large pieces; missing values are one of their own."""
+    missing = np.isnan(values)
+    if missing.all():
+        return np.zeros(len(values), dtype=int)
+    edges = np.unique(np.quantile(values[~missing], np.linspace(0, 1, N_STEPS + 1)[1:-1]))
+    return np.where(missing, len(edges) + 1, np.searchsorted(edges, values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,10 +262,18 @@ class _Weighed:
         self.spent = float(self._weights @ (self._lost > self._prices) @ needs.costs.prices)  # if each buys its own
 
     def targets(self) -> np.ndarray:
-        """Of a tree that parts rows, (n, n_targets): the items that would be bought or lost for the largest sums."""
+        """Of a tree that parts rows, (n, n_targets): the items that would be bought or lost for the largest sums.
+
+        The impurity of several targets is the sum of their variances: of many, a few directions hold most of it.
+        """
         found = np.minimum(self._lost, self._prices)
         largest = np.argsort(-(self._weights @ found), kind="stable")[:MOST_TARGETS]
-        return np.sqrt(np.maximum(found[:, largest[self._prices[largest] > 0]], 0.0))
+        targets = np.sqrt(np.maximum(found[:, largest[self._prices[largest] > 0]], 0.0))
+        if targets.shape[1] <= MOST_DIRECTIONS:
+            return targets
+        centred = targets - np.average(targets, axis=0, weights=self._weights)
+        directions = np.linalg.eigh((self._weights[:, None] * centred).T @ centred)[1]
+        return centred @ directions[:, -MOST_DIRECTIONS:]
 
     def pruned(self, tree: _Split | None, sight: _Sight) -> tuple[float, _Split | None]:
         """The value of the best pruned tree, and the tree."""
