@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from ..boosting import GATE_ROUNDS, Boosting, work_of
-from ..capacity import MANY_ROWS
 from ..cluster import Samples
 from ..costs import ResolvedCosts
 from ..engines import Shared, bin_for_all, regression
@@ -29,8 +28,6 @@ __all__ = ["Chain", "ChainGrower", "Chains", "gate_members"]
 
 HASTE = 8  # so many times fewer and larger steps
 MOST_TEACHERS = 40_000  # rows that teach gates; with noisy targets, fewer cost quality
-FINE = 5  # rows of a leaf, where leaves of the usual size are clearly worse
-CLEARLY = 3.0  # standard errors
 OTHERS = 5  # rows of the whole sample that a group's constant is mixed with
 
 
@@ -222,8 +219,6 @@ class ChainGrower:
             rows, folds, half = rows.take(at), folds[at], half[at]
             boosting = replace(boosting, constant=self.constant_of(rows))
         more = self.more if whole else None
-        if len(rows) < MANY_ROWS and more is None:
-            boosting = self._with_leaves(boosting, rows, folds, columns)
         experts = _ExpertStore(rows, folds, self.loss if self.calibrates else None, more)
         # 2. orders of buying, cut into stages, and an expert for each stage
         if whole:
@@ -265,23 +260,6 @@ class ChainGrower:
             for order, stages in zip(orders, staged, strict=True)
         ]
         return Chains(chains if whole else [chain.shifted() for chain in chains], everything, expected)
-
-    def _with_leaves(self, boosting: Boosting, rows: Rows, folds: np.ndarray, columns: np.ndarray) -> Boosting:
-        """With smaller leaves, where the expert on all columns is clearly better with them.
-
-        Labels with noise want leaves that average it out; where there is next to none, and rows are few, leaves of 20
-        rows are the coarsest part of a prediction.
-        """
-        wanted = [boosting, replace(boosting, least_leaf=FINE)]
-        names = [f"the expert on all features with leaves of {each.least_leaf} rows" for each in wanted]
-        coarse, fine = (
-            self.loss.value(expert.margins, rows.y)
-            for expert in grow_experts([(columns, each) for each in wanted], rows, folds, names=names)
-        )
-        weights = rows.weights / rows.weights.sum()
-        gain = float(weights @ (coarse - fine))
-        error = float(np.sqrt(weights**2 @ (coarse - fine - gain) ** 2))
-        return wanted[1] if gain > CLEARLY * error else boosting
 
     def cheapest(self, at: np.ndarray, free: Expert) -> Expert:
         """The better answer at some rows for which nothing more is bought: that of `free`, or their own constant."""
