@@ -322,7 +322,7 @@ def beyond(out: Path | None, keep: dict[str, Any], options: argparse.Namespace) 
             began = time.perf_counter()
             frontier.fit(folder, target="y", X_val=val, executor=client)
             took = time.perf_counter() - began
-            peaks = client.run(lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+            peaks = client.run(largest)
         found[name] = frontier
         own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         say(
@@ -336,6 +336,12 @@ def beyond(out: Path | None, keep: dict[str, Any], options: argparse.Namespace) 
     model = found["all rows"].models_[-1]
     model.save(work / "model.cstc")
     predict_all(work, rows, out, keep)
+
+
+def largest() -> int:
+    """What this process held at most, in bytes; `ru_maxrss` would begin with what its parent held when it was born."""
+    with open("/proc/self/status") as lines:
+        return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
 
 
 def losses(model: Any, new: Any, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -361,11 +367,13 @@ def compare(found: dict[str, Frontier], new: Any, y: np.ndarray, out: Path | Non
 
 def predict_all(work: Path, rows: Path, out: Path | None, keep: dict[str, Any]) -> None:
     code = (
-        "import sys, resource, time, cstc\n"
+        "import sys, time, cstc\n"
         "began, n, cost = time.perf_counter(), 0, 0.0\n"
         "for part in cstc.predict_partitions(cstc.load(sys.argv[1]), sys.argv[2]):\n"
         "    n += part.num_rows; cost += sum(part['cost'].to_numpy())\n"
-        "print(n, cost / n, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, time.perf_counter() - began)\n"
+        "took = time.perf_counter() - began\n"
+        "peak = next(line for line in open('/proc/self/status') if line.startswith('VmHWM'))\n"
+        "print(n, cost / n, 1024 * int(peak.split()[1]), took)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(work / "model.cstc"), str(rows)], check=True, capture_output=True, text=True

@@ -38,8 +38,9 @@ OBJECTIVES = {"regression": "reg:squarederror", "binary": "binary:logistic", "mu
 #: Gates as in `boosting`, but level by level, three of them: a step for each split would be slow on a GPU.
 GATE = {"eta": 0.15, "max_depth": 3, "lambda": 10.0, "colsample_bytree": 0.8, "objective": "reg:squarederror"}
 #: Of the second derivative that a row has at the start, what it is taken to have left later: LightGBM counts the rows
-#: of a leaf, XGBoost adds up second derivatives, which fall as probabilities become sure.
-LEFT = 0.25
+#: of a leaf, XGBoost adds up second derivatives, which fall as probabilities become sure.  Of 0.25 and 0.7, by the cost
+#: at equal quality on four states of a set of 180 training rows (1.87 and 1.05 times that of LightGBM).
+LEFT = 0.7
 ROOM = 4  # times the matrix itself that must be free where it is to stay on a GPU: bins, gradients and histograms
 GIB = 1 << 30
 PRICES = "XGBoost knows no prices"

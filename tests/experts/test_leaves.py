@@ -41,8 +41,9 @@ def test_rows_of_the_folds_that_judge_teach_nobody(monkeypatch):
     assert [set(FOLDS[part]) for part in parts] == [{0}, {1}]
 
 
-def test_of_many_rows_nothing_is_tried(monkeypatch):
-    monkeypatch.setattr(leaves, "MANY_ROWS", N)
+@pytest.mark.parametrize(("name", "bound"), [("MANY_ROWS", N), ("LEAST_ROWS", N + 1)])
+def test_of_many_and_of_few_rows_nothing_is_tried(name, bound, monkeypatch):
+    monkeypatch.setattr(leaves, name, bound)
     monkeypatch.setattr(leaves, "grow_experts", None)
     model, rows = given(0.0)
     assert with_leaves(model, rows, FOLDS) is model

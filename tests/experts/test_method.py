@@ -57,7 +57,9 @@ def test_fitting_changes_no_parameter():
     method = Experts(folds=3)
     model = CSTCRegressor(method=method, **QUICK).fit(X, y)
     assert model.method is method
-    assert vars(method) == {"folds": 3, "rows_per_fit": None, "fallbacks": True, "sources": None}
+    assert vars(method) == {
+        "folds": 3, "rows_per_fit": None, "fallbacks": True, "sources": None, "engine": None
+    }
 
 
 def test_a_grid_search_over_folds():

@@ -19,13 +19,17 @@ from .expert import grow_experts
 __all__ = ["with_leaves"]
 
 FINE = 5  # rows of a leaf
+LEAST_ROWS = 1000
 N_FOLDS = 2  # that judge
 CLEARLY = 2.0  # standard errors
 
 
 def with_leaves(boosting: Boosting, rows: Rows, folds: np.ndarray) -> Boosting:
-    """The same with leaves of the size that suits the rows; of many rows, leaves hold enough of them in any case."""
-    if len(rows) >= MANY_ROWS or rows.more is not None:
+    """The same with leaves of the size that suits the rows.
+
+    Of many rows, leaves are small beside them in any case; of few, two folds say little, and there are no groups.
+    """
+    if not LEAST_ROWS <= len(rows) < MANY_ROWS or rows.more is not None:
         return boosting
     wanted = [boosting, replace(boosting, least_leaf=FINE)]
     parts = [folds == fold for fold in np.unique(folds)[:N_FOLDS]]
