@@ -22,7 +22,7 @@ from ..rows import Rows, some_of
 from .calibration import calibrated_expert
 from .expectation import Expectation, agreed, calibrated
 from .expert import Expert, constant_expert, grow_experts, grow_on_samples_of, work_of_expert
-from .leaves import leaves_for_group
+from .leaves import with_leaves
 from .purchases import EXPONENTS, LEVELS, Order, Stage, orders_of
 
 __all__ = ["Chain", "ChainGrower", "Chains", "gate_members"]
@@ -219,7 +219,7 @@ class ChainGrower:
         if not whole:
             rows, folds, half = rows.take(at), folds[at], half[at]
             boosting = replace(boosting, constant=self.constant_of(rows))
-            boosting = leaves_for_group(boosting, rows, folds, columns)
+            boosting = with_leaves(boosting, rows, folds, columns)
         more = self.more if whole else None
         experts = _ExpertStore(rows, folds, self.loss if self.calibrates else None, more)
         # 2. orders of buying, cut into stages, and an expert for each stage

@@ -36,7 +36,6 @@ from .expert import scores_of, work_of_expert
 from .fallbacks import fallbacks_for
 from .gates import expect_gates
 from .lazy import LazyExperts
-from .leaves import leaves_for_all
 from .purchases import EXPONENTS, MOST_STAGES
 from .sources import Sources, sources_of
 from .worthwhile import weighed_in_money
@@ -205,7 +204,6 @@ class Experts(Method):
         if len(np.unique(folds)) < 2 or half.all() or not half.any():
             what = "rows" if rows.qid is None else "whole queries"
             raise ValueError(f"experts are fitted in folds of {what}, and the data has too few of them; give more")
-        boosting = leaves_for_all(boosting, rows, folds)
         _plan(boosting, rows, n_folds)
         stakes = None if problem.decisions is None else problem.stakes
         grower = ChainGrower(rows, boosting, folds, half, problem.report, stakes, rows.more)
