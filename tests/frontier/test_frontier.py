@@ -850,20 +850,24 @@ def test_interrupted_and_called_again(tmp_path):
     frontier = Frontier(estimator, n_weights=8)
     undisturbed = clone(frontier).fit(X[:300], y[:300], **rows)
     script = SCRIPT.replace("n_weak_learners=10", "n_weak_learners=100")
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "ready\n"
-        while process.poll() is None and len(list(tmp_path.glob("model-*.json"))) < 2:
-            time.sleep(0.005)
-        sent = time.perf_counter()
-        process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=60)[1]
-        assert time.perf_counter() - sent < 3.0
+    for attempt in range(5):  # on busy cores the fit may end before the signal is there
+        folder = tmp_path / str(attempt)
+        command = [sys.executable, "-c", script, str(folder)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout.readline() == "ready\n"
+            while process.poll() is None and len(list(folder.glob("model-*.json"))) < 2:
+                time.sleep(0.005)
+            sent = time.perf_counter()
+            process.send_signal(signal.SIGINT)
+            said = process.communicate(timeout=60)[1]
+            assert time.perf_counter() - sent < 3.0
+        if process.returncode != 0:
+            break
     assert process.returncode != 0
     assert said.strip().endswith("KeyboardInterrupt")
-    done = len(list(tmp_path.glob("*.cstc")))
+    done = len(list(folder.glob("*.cstc")))
     assert 2 <= done < len(undisturbed.tried_)
-    assert_same(undisturbed, frontier.set_params(checkpoint=tmp_path).fit(X[:300], y[:300], **rows), X)
+    assert_same(undisturbed, frontier.set_params(checkpoint=folder).fit(X[:300], y[:300], **rows), X)
 
 
 def test_an_interrupted_frontier_is_what_it_was(monkeypatch):
