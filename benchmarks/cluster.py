@@ -312,6 +312,7 @@ def beyond(out: Path | None, keep: dict[str, Any], options: argparse.Namespace) 
             CSTCClassifier(
                 costs=prices(options.columns),
                 n_weak_learners=options.rounds,
+                learning_rate=options.learning_rate,
                 method=Experts(rows_per_fit=options.rows_per_fit, folds=options.members, fallbacks=False),
                 random_state=0,
             ),
@@ -327,7 +328,8 @@ def beyond(out: Path | None, keep: dict[str, Any], options: argparse.Namespace) 
         own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         say(
             f"beyond: {name}: {sum(g.n_rows for g in Folder.open(folder).groups):,} x {options.columns}, "
-            f"{options.members} members of {options.rows_per_fit:,} rows, {took:.0f} s; workers at most "
+            f"{options.members} members of {options.rows_per_fit:,} rows, {options.rounds} rounds of "
+            f"{options.learning_rate:g}, {took:.0f} s; workers at most "
             f"{max(peaks.values()) / GIB:.2f} GiB of {MEMORY}, the driver {own / GIB:.2f} GiB",
             out,
         )
@@ -399,6 +401,7 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=BEYOND["columns"])
     parser.add_argument("--rows-per-fit", type=int, default=ROWS_PER_FIT)
     parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--learning-rate", type=float, default=0.2, help="of `beyond`: large, since rounds are few")
     parser.add_argument("--members", type=int, default=2)
     parser.add_argument("--weights", type=int, default=8)
     options = parser.parse_args()

@@ -173,6 +173,39 @@ def test_no_groups_of_few_rows_or_without_columns_to_look_at():
     assert part(needs(X, own(X)), UNIT, np.zeros(0, dtype=int), ()) == []
 
 
+@pytest.mark.parametrize("cheap", [[0], [0, 1]])
+def test_rows_without_weight_make_no_group(cheap):
+    X = table()
+    lost = own(X)
+    weights = (X[:, 0] > 0).astype(float)
+    if len(cheap) == 2:  # a second column that says the same, so that either may come first
+        X[:, 5] = X[:, 0]
+    found = part(needs(X, lost, [0.5, 10, 10, 10, 10, 0.5], weights), UNIT, np.array([0, 5][: len(cheap)]), ())
+    assert found
+    for each in found:
+        group = each.partition.groups(X)
+        assert all(weights[group == number].sum() > 0 for number in range(each.partition.n_groups))
+
+
+def test_parents_lead_from_the_root_to_every_group():
+    X = table()
+    found = best(needs(X, own(X))).partition
+    parents, is_upper = found.parents()
+    n_splits = len(found.upper)
+    assert parents.count(-1) == 1
+    assert len(parents) == len(is_upper) == n_splits + found.n_groups
+    for child, (parent, upper) in enumerate(zip(parents, is_upper, strict=True)):
+        if parent >= 0:
+            assert (found.upper if upper else found.lower)[parent] == (
+                child if child < n_splits else n_splits - 1 - child
+            )
+
+
+def test_where_nothing_is_lost_there_are_no_groups():
+    X = table()
+    assert part(needs(X, np.zeros((N, 6)), [0.0, 10, 10, 10, 10, 10]), UNIT, np.arange(6), ()) == []
+
+
 def test_values_beyond_single_precision_are_parted_all_the_same():
     X = table()
     lost = own(X)

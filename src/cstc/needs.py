@@ -19,7 +19,7 @@ from functools import partial
 
 import numpy as np
 
-from .boosting import Boosting, attributions, boost
+from .boosting import Boosting, attributions, boost, work_of
 from .costs import ResolvedCosts
 from .losses import Loss
 from .matrix import blocks, dense
@@ -67,6 +67,8 @@ def needs_of(boosting: Boosting, rows: Rows, half: np.ndarray, stakes: Loss) -> 
     at = some_of(np.arange(len(rows)), most)
     rows, half = rows.take(at), half[at]
     boosting = replace(boosting, n_leaves=LEAVES, depth=max(DEPTH, boosting.depth))
+    n_half = len(rows) // 2
+    boosting.progress.begin("what rows need", 2 * work_of(n_half, rows.X.shape[1], boosting.n_rounds), 2)
     lost = np.empty((len(rows), boosting.costs.n_items), dtype=np.float32)
 
     def hear(taught: np.ndarray) -> None:

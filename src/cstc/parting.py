@@ -28,11 +28,12 @@ from .model import TreePool
 from .needs import Needs
 from .rows import Rows
 
-__all__ = ["Parted", "Partition", "part"]
+__all__ = ["FEWEST_ROWS", "Parted", "Partition", "part"]
 
 MOST_GROUPS = 8
 LEAST_ROWS = 150  # of a group
 LEAST_SHARE = 0.04
+FEWEST_ROWS = 2 * LEAST_ROWS  # of which there can be groups
 WORTHWHILE = 0.9  # a partition must promise no more than this
 SLIGHT = 0.005  # part of what all rows lose together that a split must save
 CHEAP = (0.05, 0.2)  # part of what a row spends that a feature may cost which tells its group; both are tried
@@ -66,6 +67,16 @@ class Partition:
     @property
     def n_groups(self) -> int:
         return len(self.features)
+
+    def parents(self) -> tuple[list[int], list[bool]]:
+        """Of all splits, then all groups: the split that leads there (-1 at the root); whether by its upper side."""
+        n_splits = len(self.upper)
+        found, is_upper = [-1] * (n_splits + self.n_groups), [True] * (n_splits + self.n_groups)
+        for side, above in ((self.upper, True), (self.lower, False)):
+            for split, below in enumerate(side.tolist()):
+                child = below if below >= 0 else n_splits - 1 - below
+                found[child], is_upper[child] = split, above
+        return found, is_upper
 
     def below(self, split: int) -> list[int]:
         """The groups that a split leads to."""
@@ -103,16 +114,16 @@ def part(needs: Needs, unit: float, columns: np.ndarray, categorical: Sequence[i
     """Partitions that promise something, the best one first.  Splits may look at `columns`, if they are cheap."""
     rows, costs = needs.rows, needs.costs
     least = max(LEAST_ROWS, int(LEAST_SHARE * len(rows)))
-    if len(rows) < 2 * least:
+    if len(rows) < FEWEST_ROWS:
         return []
     if is_sparse(rows.X):  # scikit-learn's trees take no missing values of a sparse matrix
         columns = np.setdiff1d(columns[~missing_columns(rows.X)[columns]], categorical)
     steps = _Steps(rows, columns)
     found: dict[bytes, Parted] = {}
-    sights: dict[float, tuple[_Weighed, _Sight, _Split]] = {}  # by what greedy steps promise there
+    sights: list[tuple[float, _Weighed, _Sight, _Split]] = []  # with what greedy steps promise there
     for power in POWERS:
         weighed = _Weighed(needs, unit * 2.0**power)
-        if weighed.by_row > WORTHWHILE * weighed.together:
+        if weighed.by_row >= WORTHWHILE * weighed.together:
             continue  # no partition can do more than parting all rows from each other
         targets = weighed.targets()
         told_by = [columns[costs.feature_prices[columns] <= cheap * weighed.spent] for cheap in CHEAP]
@@ -120,9 +131,8 @@ def part(needs: Needs, unit: float, columns: np.ndarray, categorical: Sequence[i
             sight = _Sight(rows, steps.telling(seen, targets), categorical, targets, least)
             grown = sight.grow()
             if grown is not None:
-                sights[_keep(found, weighed, sight, grown)] = weighed, sight, grown
-    for promise in sorted(sights)[:MOST_SIGHTS]:
-        weighed, sight, grown = sights[promise]
+                sights.append((_keep(found, weighed, sight, grown), weighed, sight, grown))
+    for _, weighed, sight, grown in sorted(sights, key=lambda each: each[0])[:MOST_SIGHTS]:
         for root in sorted(_places(grown)):
             _keep(found, weighed, sight, sight.grow(root))
     return sorted(found.values(), key=lambda each: each.promise)
@@ -135,6 +145,9 @@ def _keep(found: dict[bytes, Parted], weighed: _Weighed, sight: _Sight, tree: _S
     if splits is not None and promise < WORTHWHILE:
         partition = _as_partition(splits, sight)
         group = partition.groups(sight.rows.X)
+        counted = np.bincount(group, sight.rows.weights > 0, minlength=partition.n_groups)
+        if counted.min() < sight.least / 2:
+            return promise  # values that single precision cannot tell apart
         first = np.unique(group, return_index=True)[1]
         key = np.argsort(np.argsort(first))[group].tobytes()  # groups by who comes first in them
         if key not in found or promise < found[key].promise:
@@ -199,12 +212,14 @@ class _Sight:
     columns : int ndarray
     levels : dict of int to int ndarray
         The order of the levels of a column of categories.
+    least : int
+        Rows of a group.
     """
 
     def __init__(self, rows: Rows, columns: np.ndarray, categorical: Sequence[int], targets: np.ndarray, least: int):
         self.rows, self.columns, self.cells = rows, columns, _in_single_precision(rows.X, columns)
         self.levels: dict[int, np.ndarray] = {}
-        self._targets, self._least = targets, least
+        self._targets, self.least = targets, least
         for place in np.flatnonzero(np.isin(columns, categorical)):
             order = _order_of_levels(self.cells[:, place], targets, rows.weights)
             self.levels[int(columns[place])] = order
@@ -231,8 +246,15 @@ class _Sight:
         return replace(first, left=next(sides), right=next(sides))
 
     def _fit(self, at: np.ndarray, places: np.ndarray, n_leaves: int) -> _Split | None:
-        tree = DecisionTreeRegressor(max_leaf_nodes=n_leaves, min_samples_leaf=self._least, random_state=0)
-        tree.fit(self.cells[at][:, places], self._targets[at], self.rows.weights[at])
+        weights = self.rows.weights
+        share = weights[at].sum() / weights.sum()
+        tree = DecisionTreeRegressor(
+            max_leaf_nodes=n_leaves,
+            min_samples_leaf=self.least,
+            min_weight_fraction_leaf=min(0.5, LEAST_SHARE / 2 / share) if share else 0.5,
+            random_state=0,
+        )
+        tree.fit(self.cells[at][:, places], self._targets[at], weights[at])
         grown = tree.tree_
 
         def read(node: int) -> _Split | None:

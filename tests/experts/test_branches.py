@@ -90,6 +90,13 @@ def test_what_groups_lose_is_tried_on_the_other_half():
     assert tried(grower, noisy, parted) > 0.95 + parted.cost_weight * 10.5
 
 
+def test_a_group_in_one_half_is_not_judged():
+    grower = grower_of()
+    needs, parted = parted_of(grower)
+    apart = replace(needs, half=needs.rows.X[:, 0] > 1.5)
+    assert np.isfinite(tried(grower, apart, parted))
+
+
 @pytest.mark.parametrize("evaluation", [0.0, 0.001])
 def test_what_a_branching_is_expected_to_lose_and_cost_by_hand(evaluation):
     costs = resolved(OWN_PRICES, evaluation=evaluation)

@@ -75,6 +75,8 @@ def tried(grower: ChainGrower, needs: Needs, parted: Parted) -> float:
         items = costs.items_of(parted.partition.features[number]) | (needs.worth(at) > cost_weight * costs.prices)
         columns = costs.at_hand(items | (costs.prices == 0))
         teach, hear = (np.flatnonzero(at & (needs.half == side)) for side in (taught, not taught))
+        if not len(hear):  # where splits tell queries apart, a group may lie in one half
+            return
         own, judges = rows.take(teach), rows.take(hear)
         constant = grower.constant_of(own)
         margins[hear], prices[hear] = constant, costs.bill(np.flatnonzero(items))

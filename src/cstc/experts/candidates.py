@@ -114,22 +114,16 @@ class Nodes:
         """Splits first, then one chain after the other."""
         partition = branching.partition
         n_splits = partition.splits.n_learners
-        parents, is_upper = [-1] * n_splits, [True] * n_splits
+        hung_on, is_above = partition.parents()
+        parents, is_upper = hung_on[:n_splits], is_above[:n_splits]
         experts = list(branching.answers)
         routes: list[Score | None] = [
             Score(partition.splits.subset(np.array([k])), np.ones((1, 1)), np.zeros(1)) for k in range(n_splits)
         ]
-        above = {}  # of each group, the split and the side that it hangs on
-        for split in range(n_splits):
-            for side, upper in ((partition.upper, True), (partition.lower, False)):
-                if side[split] >= 0:
-                    parents[side[split]], is_upper[side[split]] = split, upper
-                else:
-                    above[-1 - side[split]] = split, upper
         at, stops = [], []
         rows: list[np.ndarray | None] = [None] * n_splits
         for group, (chain, policy) in enumerate(branching.chosen):
-            parent, upper = above[group]
+            parent, upper = hung_on[n_splits + group], is_above[n_splits + group]
             at.append(branching.rows[group][policy.at])
             stops.append(len(parents) + np.searchsorted(policy.stages, policy.stops))
             rows += [branching.rows[group]] * len(policy.stages)
@@ -293,14 +287,15 @@ def _groups_of(family: Family) -> Groups | str:
     Groups without gates are compared with chains that have them, at the cost weight that shows the groups best.
     """
     grower, chains = family.grower, family.grown.chains
+    grower.report("what rows need")
     needs = needs_of(grower.boosting, grower.rows, grower.half, grower.stakes)
     found = part(needs, family.lazy.unit, np.arange(grower.rows.X.shape[1]), grower.boosting.categorical)
     best, least = None, 1.0
     for parted in found[:MOST_TRIED]:
         known = min(_policies(chains, parted.cost_weight).values(), key=lambda policy: policy.loss)
-        ratio = tried(grower, needs, parted) / known.mean_value
-        if ratio < least:
-            best, least = parted, ratio
+        lost = tried(grower, needs, parted)
+        if lost < least * known.mean_value:
+            best, least = parted, lost / known.mean_value
     if best is None:
         return "rows do not seem to need different features"
     return Groups.grow(grower, needs, best, chains[0].experts[0])

@@ -15,7 +15,7 @@ import numpy as np
 from ..method import Problem, Trained
 from ..model import TreeShape
 from ..needs import needs_of
-from ..parting import Partition, part
+from ..parting import FEWEST_ROWS, Partition, part
 from ..rows import folds_of
 from .elimination import drop_idle_gates, eliminate, sets_by_item
 from .features import Columns
@@ -150,12 +150,13 @@ class Exact(TreeMethod):
         """
         loss, rows = problem.loss, columns.train.rows
         if "parted" not in problem.shared:
-            problem.report("groups")
-            boosting = problem.boosting.starting_at(rows)
-            half = folds_of(rows, 2, problem.random_state) == 0
             risk = loss.risk(np.tile(columns.constant, (len(rows), 1)), rows.y, rows.weights)
-            unit, everything = problem.costs.unit_of_weight(risk), np.arange(rows.X.shape[1])
-            found = part(needs_of(boosting, rows, half, loss), unit, everything, ()) if unit else []
+            unit, found = problem.costs.unit_of_weight(risk), []
+            if unit and len(rows) >= FEWEST_ROWS:
+                problem.report("what rows need")
+                half = folds_of(rows, 2, problem.random_state) == 0
+                needs = needs_of(problem.boosting.starting_at(rows), rows, half, loss)
+                found = part(needs, unit, np.arange(rows.X.shape[1]), ())
             problem.shared["parted"] = [each.partition for each in found]
         for partition in problem.shared["parted"]:
             tree = _parted(columns, partition)
@@ -199,16 +200,7 @@ class Exact(TreeMethod):
 def _parted(columns: Columns, partition: Partition) -> HardTree:
     """Gates that part rows, and a predictor for each group, of no weight yet, that may use all columns."""
     n_splits, n_columns = partition.splits.n_learners, columns.n_columns
-    parents, is_upper = [-1] * n_splits, [True] * n_splits
-    for split in range(n_splits):
-        for side, above in ((partition.upper, True), (partition.lower, False)):
-            below = int(side[split])
-            if below >= 0:
-                parents[below], is_upper[below] = split, above
-            else:
-                parents.append(split)
-                is_upper.append(above)
-    shape = TreeShape.from_parents(parents, is_upper)
+    shape = TreeShape.from_parents(*partition.parents())
     roots = partition.splits.roots
     column = partition.splits.feature[roots]
     threshold = (partition.splits.threshold[roots] - columns.offset[column]) / columns.scale
