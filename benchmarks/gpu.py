@@ -11,6 +11,8 @@ frontier    `Frontier` with eight cost weights on the device, by XGBoost: 200 ro
 cores       the same on --threads cores, by LightGBM.
 paper       the paper's procedure on the device: 1,000 weak learners, 10 nodes, its eight cost weights.
 quality     NDCG@5 of both frontiers at the same budgets, parts of what all features cost.
+memory      a device that others fill: what is said, and what a fit for one cost weight is worth then.
+            Only by name, and only on a GPU.
 
 Time is that of `fit`.  The steps of a fit follow each other, and what is left over is "rest"; what ensembles take
 inside of them is summed over threads, and waiting for the device counts there.
@@ -51,6 +53,7 @@ from scale_parts import cost_weights, prices, rows, run_data
 from scale_watch import keep, kept, say
 
 PARTS = ("frontier", "cores", "paper", "quality")
+BY_NAME = ("memory",)
 DEPTH = 4
 SHARES = (0.05, 0.1, 0.25, 0.5)  # of what all features cost
 PACKAGES = ("cstc", "numpy", "scipy", "scikit-learn", "lightgbm", "xgboost", "xgboost-cpu", "cupy-cuda12x")
@@ -222,7 +225,77 @@ def run_quality(options: argparse.Namespace) -> dict[str, Any]:
     return {"budgets": found}
 
 
-RUN = {"frontier": run_frontier, "cores": run_cores, "paper": run_paper, "quality": run_quality}
+def run_memory(options: argparse.Namespace) -> dict[str, Any]:
+    """Somebody else holds most of the device, from the start, or from when the matrix lies there."""
+    import cupy
+
+    train = rows(options.work, "train")
+    matrix = 4 * train.X.size
+    cases: dict[str, tuple[int, bool]] = {  # bytes that are left, and whether the rest is taken after the matrix
+        "nobody else": (0, False),
+        "less than the matrix wants": (3 * matrix, False),
+        "less than an ensemble wants, once the matrix is there": (3 * matrix // 2, True),
+        "less than any ensemble wants, once the matrix is there": (matrix // 4, True),
+        "next to nothing": (8 << 20, False),
+    }
+    found = {}
+    for case, (left, later) in cases.items():
+        for what in ("experts", "paper"):
+            if what == "paper" and later:
+                continue
+            found[f"{what}, {case}"] = held_to(cupy, options, train, what, left, later)
+            say(f"{what}, {case}: {found[f'{what}, {case}']}")
+    return {"rows": len(train.y), "matrix": matrix, "cases": found}
+
+
+def held_to(cupy: Any, options: argparse.Namespace, train: Any, what: str, left: int, later: bool) -> dict[str, Any]:
+    """What a fit says and is worth where so many bytes of the device are left."""
+    taken: list[int] = []
+
+    def take() -> None:
+        cupy.get_default_memory_pool().free_all_blocks()
+        free = cupy.cuda.runtime.memGetInfo()[0]
+        if left and free > left:
+            taken.append(cupy.cuda.runtime.malloc(free - left))
+
+    put = engine.Matrix._put
+
+    def put_and_take(self: Any, arrays: Any) -> None:
+        put(self, arrays)
+        take()
+
+    common = {"n_jobs": options.threads, "random_state": 0, "device": options.device}
+    common |= {"cost_weight": cost_weights(options.work)[-1]}
+    own: dict[str, Any] = {"n_weak_learners": 50, "method": Experts(fallbacks=False)}
+    if what == "paper":
+        own = {"n_weak_learners": 500, "method": Paper(solver="joint", max_nodes=4), "early_stopping": None}
+    own["costs"] = prices(options.work, 1.0 if what == "paper" else 0.0)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", UserWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        try:
+            if later:
+                engine.Matrix._put = put_and_take
+            else:
+                take()
+            model = CSTCRanker(**common, **own).fit(train.X, train.y, qid=train.qid)
+            result = judged(options.work, model.model_)
+        except Exception as error:  # its kind and its words are what is measured
+            result = {"error": f"{type(error).__name__}: {error}"}
+        finally:
+            engine.Matrix._put = put
+            for held in taken:
+                cupy.cuda.runtime.free(held)
+    return result | {"warnings": sorted({str(each.message) for each in said})}
+
+
+RUN = {
+    "frontier": run_frontier,
+    "cores": run_cores,
+    "paper": run_paper,
+    "quality": run_quality,
+    "memory": run_memory,
+}
 
 
 # -- the report ----------------------------------------------------------------------------------------------------
@@ -244,7 +317,7 @@ def machine() -> dict[str, Any]:
 
 
 def report(options: argparse.Namespace) -> str:
-    found = {part: kept(options.out / f"{part}.json") for part in PARTS}
+    found = {part: kept(options.out / f"{part}.json") for part in (*PARTS, *BY_NAME)}
     found = {part: each for part, each in found.items() if each}
     lines = ["# On a GPU: `benchmarks/gpu.py`", ""]
     for part, each in found.items():
@@ -255,6 +328,8 @@ def report(options: argparse.Namespace) -> str:
         if "points" in each:
             lines += ["| mean cost at test rows | NDCG@5 |", "|---|---|"]
             lines += [f"| {point['cost']:.1f} | {point['ndcg']:.4f} |" for point in each["points"]] + [""]
+        if part == "memory":
+            lines += memory_table(each)
         if part == "quality":
             lines += ["| part of the full cost | device: NDCG@5 (cost) | cores: NDCG@5 (cost) | difference |"]
             lines += ["|---|---|---|---|"]
@@ -265,6 +340,14 @@ def report(options: argparse.Namespace) -> str:
     text = "\n".join(lines)
     write_whole(os.path.realpath(options.out / "gpu.md"), text.encode())
     return text
+
+
+def memory_table(part: dict[str, Any]) -> list[str]:
+    lines = [f"{part['rows']:,} rows, a matrix of {part['matrix'] / engine.GIB:.2f} GiB.", ""]
+    for case, each in part["cases"].items():
+        ended = each.get("error") or f"NDCG@5 {each['ndcg']:.4f} at {each['cost']:.1f}"
+        lines.append(f"- {case}: {ended}" + "".join(f"\n  - warned: {said}" for said in each["warnings"]))
+    return [*lines, ""]
 
 
 def times_table(part: dict[str, Any]) -> list[str]:
@@ -282,7 +365,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="folder for the rows")
     parser.add_argument("--out", type=Path, required=True, help="folder for gpu.md and a JSON file of each part")
-    parser.add_argument("--part", nargs="+", choices=("data", *PARTS), default=PARTS)
+    parser.add_argument("--part", nargs="+", choices=("data", *PARTS, *BY_NAME), default=PARTS)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--queries", type=int, default=19_944, help="training queries, of 24 documents on average")
     parser.add_argument("--rounds", type=int, default=200, help="of the experts")

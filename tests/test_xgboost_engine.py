@@ -6,6 +6,7 @@ import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -459,6 +460,30 @@ class Driver:
     def cuDeviceGetCount(self, where):
         where._obj.value = self._count
         return 0
+
+
+def test_a_gpu_that_is_full(monkeypatch):
+    """Not even the tree that is tried first fits: that is no fault of the driver."""
+
+    class Full:
+        def __init__(self, parameters, data):
+            raise xgboost.core.XGBoostError("device_vector.cuh: Memory allocation error on worker 0: bad_alloc")
+
+    monkeypatch.setattr(xgboost, "build_info", lambda: {"USE_CUDA": True})
+    monkeypatch.setattr(device_module, "_driver_problem", lambda: "")
+    monkeypatch.setattr(xgboost, "Booster", Full)
+    fit(MemoryError, "the GPU has no memory left even for one small tree; other programs hold it", device="cuda")
+
+
+def test_a_library_that_finds_a_gpu_full_can_use_it(monkeypatch):
+    """So that what needs the room says how much."""
+
+    def put(values):
+        raise MemoryError("out of memory allocating 512 bytes")
+
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(__name__="cupy", asarray=put))
+    found = device_module.arrays_on("cuda")
+    assert found.name == "cupy"
 
 
 @pytest.mark.parametrize(

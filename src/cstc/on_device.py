@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["DEVICES", "Arrays", "TorchArrays", "arrays_on", "check_cuda", "load_xgboost"]
+__all__ = ["DEVICES", "Arrays", "TorchArrays", "arrays_on", "check_cuda", "is_about_memory", "load_xgboost"]
 
 DEVICES = ("cpu", "cuda")
 DRIVER = "libcuda.so.1"
 INSTALL = "install it with: pip install 'cstc[gpu]'"
+#: XGBoost has one kind of error for all; so these are looked for in what it says.
+SIGNS_OF_MEMORY = ("out of memory", "memory allocation", "memoryallocation", "bad_alloc", "unable to allocate")
 
 
 def load_xgboost(why: str) -> Any:
@@ -46,6 +48,11 @@ def check_cuda() -> None:
         booster.update(data, 0)
         device = json.loads(booster.save_config())["learner"]["generic_param"]["device"]
     except xgboost.core.XGBoostError as error:
+        if is_about_memory(error):
+            raise MemoryError(
+                "device='cuda': the GPU has no memory left even for one small tree; other programs hold it (nvidia-smi "
+                "shows them); wait for them, or take device='cpu'"
+            ) from error
         said = " ".join(str(error).split())[:200]
         raise RuntimeError(
             f"device='cuda': XGBoost {xgboost.__version__} cannot use the GPU of this machine; its driver may be "
@@ -53,6 +60,12 @@ def check_cuda() -> None:
         ) from error
     if not device.startswith("cuda"):
         raise RuntimeError(f"device='cuda': XGBoost {xgboost.__version__} took {device!r} instead; take device='cpu'")
+
+
+def is_about_memory(error: Exception) -> bool:
+    """Whether an error of XGBoost says that there is too little."""
+    said = str(error).lower()
+    return any(sign in said for sign in SIGNS_OF_MEMORY)
 
 
 def _driver_problem() -> str:
@@ -133,6 +146,8 @@ def arrays_on(device: str) -> Arrays | None:
             module = importlib.import_module(name)
             found = Arrays(module) if name == "cupy" else TorchArrays(module, "cuda")
             found.put(np.zeros(1))
+            return found
+        except MemoryError:  # it can use it, and it is full
             return found
         except Exception:  # not installed, or for another version of CUDA
             continue

@@ -25,7 +25,7 @@ from .capacity import MANY_ROWS
 from .losses import Loss
 from .matrix import cells_at, column_at, columns_at, missing_columns
 from .model import TreePool
-from .on_device import Arrays, arrays_on, load_xgboost
+from .on_device import Arrays, arrays_on, is_about_memory, load_xgboost
 from .parallel import n_workers, stop_if_asked
 from .progress import Progress
 from .rows import Rows, some_of
@@ -345,13 +345,12 @@ def _in_its_memory(grow: Any, matrix: Matrix, n_rows: int, n_columns: int) -> An
 
 
 def _told_of_memory(grow: Any) -> Any:
-    """XGBoost has one kind of error for all; the one of too little memory has a name of its own."""
+    """What `grow` returns; too little memory is an error of its own."""
     xgboost = load_xgboost("engine='xgboost'")
     try:
         return grow()
     except xgboost.core.XGBoostError as error:
-        said = str(error).lower()
-        if any(sign in said for sign in ("out of memory", "memory allocation", "memoryallocation", "bad_alloc")):
+        if is_about_memory(error):
             raise MemoryError(str(error)) from error
         raise
 
