@@ -251,11 +251,9 @@ def run_cegb(train: Data, validation: Data, test: Data, regularised: bool) -> tu
     return full, points
 
 
-def run_ours(train: Data, validation: Data, test: Data, state: int, engine: str) -> list[dict]:
+def run_ours(train: Data, validation: Data, test: Data, state: int, method: Experts) -> list[dict]:
     options = {"categorical_features": train.categorical} if train.categorical else {}
-    estimator = ESTIMATORS[train.task](
-        costs=train.costs, method=Experts(engine=engine), random_state=state, n_jobs=1, **options
-    )
+    estimator = ESTIMATORS[train.task](costs=train.costs, method=method, random_state=state, n_jobs=1, **options)
     queries = {} if train.qid is None else {"qid": train.qid, "qid_val": validation.qid}
     frontier = Frontier(estimator).fit(train.X, train.y, X_val=validation.X, y_val=validation.y, **queries)
     points = []
@@ -281,7 +279,7 @@ def run_state(data: Data, state: int, regularised: bool, known: Path, their: Pat
         ours, our_seconds = earlier["cstc"], earlier["cstc_seconds"]
     else:
         between = time.perf_counter()
-        ours = run_ours(train, validation, test, state, engine)
+        ours = run_ours(train, validation, test, state, Experts(engine=engine))
         our_seconds = time.perf_counter() - between
     return {
         "full": full,
