@@ -63,7 +63,7 @@ STEPS = {
     "orders of buying": [(chain, "orders_of")],
     "experts": [(chain._ExpertStore, "grow")],
     "the matrix": [(chain, "bin_for_all")],
-    "expected losses": [(chain, "calibrated"), (chain, "Expectation")],
+    "expected losses": [(chain, "stacked"), (chain, "Expectation")],
     "gates": [(candidates, "induce")],
     "what rows need": [(candidates, "needs_of"), (candidates, "part"), (candidates, "tried")],
     "lazy experts": [(lazy.LazyExperts, "_screen"), (lazy.LazyExperts, "_grow")],

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cstc.experts.expectation import Expectation, calibrated
+from cstc.experts import expectation as module
+from cstc.experts.expectation import Expectation, stacked
 from cstc.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from experts.cases import rows_of
 
@@ -99,7 +100,7 @@ def test_errors_of_the_best_are_not_charged_to_others(name):
 
 def test_overconfident_margins_are_shrunk():
     loss, truth, y = example("logistic", 0, n=5000)
-    mean = loss.mean(calibrated(loss, np.zeros(1), [1.6 * truth], rows_of(truth, y)))
+    mean = loss.mean(stacked(loss, np.zeros(1), [1.6 * truth], rows_of(truth, y)))
     assert mean == pytest.approx(1 / (1 + np.exp(-truth[:, 0])), abs=0.05)
 
 
@@ -107,7 +108,34 @@ def test_margins_shrink_towards_the_constant():
     loss, _, y = example("squared", 0, n=5000)
     noise = np.random.default_rng(1).normal(size=(5000, 1))
     constant = loss.constant(y, np.ones(5000))
-    assert calibrated(loss, constant, [constant + noise], rows_of(noise, y)) == pytest.approx(constant[0], abs=0.2)
+    assert stacked(loss, constant, [constant + noise], rows_of(noise, y)) == pytest.approx(constant[0], abs=0.2)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_whoever_has_a_say_is_not_charged_for_errors_of_the_promise(name):
+    """What is expected of it has the mean that was observed, as of the promise itself."""
+    loss, truth, y = example(name, 1, n=4000)
+    rng = np.random.default_rng(7)
+    experts = [truth + size * rng.normal(size=truth.shape) for size in (0.4, 0.5, 0.8)]
+    constant = loss.constant(y, np.ones(len(y)))
+    best = stacked(loss, constant, experts, rows_of(truth, y))
+    expected = expectation(loss, best, y)
+    risks = [loss.risk(margins, y) for margins in (*experts, best)]
+    assert risks[-1] < min(risks[:-1])
+    lacks = [np.mean(loss.value(margins, y) - expected(margins)) for margins in (*experts, best)]
+    np.testing.assert_allclose(lacks, lacks[-1], atol=1e-4)
+    alone = expectation(loss, experts[0], y)  # where one expert makes the promise, others are charged for its errors
+    lacks = [np.mean(loss.value(margins, y) - alone(margins)) for margins in experts[:2]]
+    assert lacks[1] < lacks[0] - 0.01
+
+
+def test_many_rows_are_weighed_by_some_of_them(monkeypatch):
+    monkeypatch.setattr(module, "MOST_ROWS", 500)
+    loss, truth, y = example("logistic", 0, n=5000)
+    found = stacked(loss, np.zeros(1), [1.6 * truth], rows_of(truth, y))
+    assert found.shape == (5000, 1)
+    assert np.ptp(found / truth) < 1e-9
+    assert found[0] / truth[0] == pytest.approx(1.0, abs=0.3)
 
 
 def test_the_best_is_that_of_the_rows_that_count():
@@ -115,5 +143,5 @@ def test_the_best_is_that_of_the_rows_that_count():
     kind = np.arange(2000) % 2 == 0
     one, two = (np.where(right[:, None], truth, -truth) for right in (kind, ~kind))
     for weights, best in ((np.where(kind, 1.0, 1e-3), one), (np.where(kind, 1e-3, 1.0), two)):
-        found = calibrated(loss, np.zeros(1), [one, two], rows_of(truth, y, weights))
+        found = stacked(loss, np.zeros(1), [one, two], rows_of(truth, y, weights))
         assert np.mean(found * best) > 0.5

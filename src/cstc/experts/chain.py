@@ -20,7 +20,7 @@ from ..engines import Shared, bin_for_all, regression
 from ..losses import Loss
 from ..rows import Rows, some_of
 from .calibration import calibrated_expert
-from .expectation import Expectation, agreed, calibrated
+from .expectation import Expectation, agreed, stacked
 from .expert import Expert, constant_expert, grow_experts, grow_on_samples_of, work_of_expert
 from .leaves import with_leaves
 from .purchases import EXPONENTS, LEVELS, Order, Stage, orders_of
@@ -249,12 +249,12 @@ class ChainGrower:
         staged = [[(stage, experts[stage.columns, boosting]) for stage in order.stages] for order in orders]
         if boosting.costs.evaluation:
             staged = [_with_hasty_experts(stages, boosting, experts) for stages in staged]
-        # 3. what each of them is expected to lose, if the best of all is right
+        # 3. what each of them is expected to lose, if all of them together are right
         margins = [each.margins for each in experts]
         if self.calibrates:
             best = agreed(self.loss, margins, rows)
         else:
-            best = calibrated(self.loss, boosting.constant, margins, rows)
+            best = stacked(self.loss, boosting.constant, margins, rows)
         expected = Expectation(self.stakes, best, rows)
         teaches = np.flatnonzero(np.isin(at, self.teachers)) if len(self.teachers) < len(self.rows) else None
         chains = [
