@@ -68,7 +68,8 @@ def test_a_free_feature_says_which_order_is_right(gate_price):
     # who goes where, out of fold, and as shares of the two ends
     upper = found.is_upper.index(True, 1)
     assert found.experts[upper] in (chains[0].experts[1], chains[1].experts[1])
-    assert np.mean((found.stops == upper) == (found.experts[upper] is chains[1].experts[1]) == needs_x2) > 0.99
+    is_for_x2 = found.experts[upper] is chains[1].experts[1]
+    assert np.mean((found.stops == upper) == (needs_x2 if is_for_x2 else ~needs_x2)) > 0.99
     assert found.reached.sum() == pytest.approx(1.0)
 
 
@@ -143,14 +144,16 @@ def test_where_rows_need_the_same_nobody_chooses():
     assert not cross(chains, 0.1).chooses
 
 
-def test_perfect_choices_are_told_from_none():
+@pytest.mark.parametrize(
+    ("base", "cost_weight", "pays"), [(0.0, 0.1, True), (0.0, 10.0, False), (1.0, 0.1, True), (1.0, 1e-3, False)]
+)
+def test_perfect_choices_are_told_from_none(base, cost_weight, pays):
     X, _, losses, prices = told_by_x0()
-    chains = two_orders(X, CORNERS, losses, prices)
-    for cost_weight, pays in ((0.1, True), (1e-4, False), (10.0, False)):
-        assert could_choose(chains, cost_weight) == pays
-        # by enumeration: the best stage of each row, in one order and in both
-        best = [np.min(chain.losses + cost_weight * chain.prices, axis=1) for chain in chains]
-        assert (np.minimum(*best).mean() < 0.997 * min(each.mean() for each in best)) == pays
+    chains = two_orders(X, CORNERS, {own: base + each for own, each in losses.items()}, prices)
+    assert could_choose(chains, cost_weight) == pays
+    # by enumeration: the best stage of each row, in one order and in both
+    best = [np.min(chain.losses + cost_weight * chain.prices, axis=1) for chain in chains]
+    assert (np.minimum(*best).mean() < 0.997 * min(each.mean() for each in best)) == pays
 
 
 def test_where_a_stage_holds_the_other_there_is_nothing_to_choose():
@@ -296,26 +299,31 @@ def test_a_state_that_is_reached_by_two_ways_is_two_nodes_with_the_same_gates():
     assert nodes.routes[twice[0]] is nodes.routes[twice[1]]  # one copy of the trees
 
 
+def unfolded(monkeypatch):
+    """Trees that are made from now on."""
+    trees, kind = [], module._Tree
+
+    def unfold(*given):
+        trees.append(kind(*given))
+        return trees[-1]
+
+    monkeypatch.setattr(module, "_Tree", unfold)
+    return trees
+
+
 def test_the_tree_has_at_most_64_nodes_and_loses_the_choices_that_matter_least(monkeypatch):
-    shares = np.array([0.3, 0.2, 0.05, 0.2, 0.25])
-    _, _, chains = diamonds(5, shares=shares)
+    _, _, chains = diamonds(6)
+    trees = unfolded(monkeypatch)
     found = cross(chains, 0.02)
-    with monkeypatch.context() as patched:
-        patched.setattr(module, "MOST_NODES", 10_000)
-        others = diamonds(5, shares=shares)[2]
-        whole = cross(others, 0.02)
-    assert len(whole.parents) > 64 >= len(found.parents)
+    assert len(trees[0].nodes) > 64 >= len(found.parents)
+    assert [len(tree.nodes) > 64 for tree in trees] == [True] * (len(trees) - 1) + [False]
     assert found.chooses
-    assert whole.loss < found.loss < min(induce(chain, 0.02).loss for chain in chains)
-
-    def choices(crossing, chains):
-        states = states_of(crossing, chains)
-        parents = [parent for parent in crossing.parents if crossing.parents.count(parent) == 2]
-        return {(len(states[parent]) - 1) // 2 for parent in parents}
-
-    assert choices(whole, others) == {0, 1, 2, 3, 4}
-    # few rows end at the third level: that choice goes first, and it is enough
-    assert choices(found, chains) == {0, 1, 3, 4}
+    assert trees[0].crossing(0.02).loss < found.loss < min(induce(chain, 0.02).loss for chain in chains)
+    for before, after in itertools.pairwise(trees):
+        left, right = ({(node.state, node.turns): node.gain for node in tree.nodes if not node.ends}
+                       for tree in (before, after))
+        assert min(left, key=left.get) not in right
+        assert max(left, key=left.get) in right
 
 
 def expert_of(columns):
@@ -324,19 +332,23 @@ def expert_of(columns):
     return Expert(Score(TreePool.identity(len(own)).on_columns(own), np.ones((len(own), 1)), np.zeros(1)), np.zeros(1))
 
 
-def walk_the_graph(states, decided, X):
-    """By hand, without a tree: the state where each row stops."""
-    ends = []
-    for row in X:
-        number = 0
-        while True:
-            decision = decided[number]
-            if not decision.ways or (decision.gate is not None and said(decision.gate, row[None, :])[0] <= 0):
-                break
-            first = decision.choice is None or said(decision.choice, row[None, :])[0] > 0
-            number = decision.ways[0 if first else 1]
-        ends.append(states[number])
-    return ends
+def walk_the_graph(tree, row):
+    """By hand, from state to state: the one where a row stops; None if it meets a choice that the tree leaves out."""
+    number, turns = 0, ()
+    kept = {(node.state, node.turns, node.gate) for node in tree.nodes}
+    while True:
+        decision = tree._decided[number]
+        all_stop = (number, turns, None) in kept  # as those do that come by this way
+        has_gate = (number, turns, decision.gate) in kept
+        if all_stop or (has_gate and said(decision.gate, row[None, :])[0] <= 0):
+            return tree._states[number]
+        turn = 0
+        if decision.choice is not None:
+            if (number, turns, decision.choice) not in kept:
+                return None
+            turn = 0 if said(decision.choice, row[None, :])[0] > 0 else 1
+            turns = (*turns, turn)
+        number = decision.ways[turn]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -346,9 +358,12 @@ def test_predictions_and_costs_are_those_of_walking_the_graph(seed, monkeypatch)
     X = rng.normal(size=(n, k))
     orders = [[np.sort([0, *order[:j]]).tolist() for j in range(k)] for order in ([1, 2, 3, 4], [4, 3, 2, 1])]
     sets = sorted({tuple(own) for order in orders for own in order})
-    # what a row lacks of the columns that the sign of x0 asks for, and a little at random
-    wants = np.where(X[:, :1] > 0, [1, 2, 2, 0, 0], [1, 0, 0, 2, 2]) * rng.uniform(0.2, 1.0, (n, 1))
-    losses = {own: wants[:, [j for j in range(k) if j not in own]].sum(axis=1) for own in sets}
+    # the sign of x0 says which pair of columns a row needs, and the first of the pair whether it needs the other
+    first = X[:, 0] > 0
+    own = np.where(first, X[:, 1], X[:, 4]) > 0
+    needs = np.zeros((n, k))
+    needs[first, 1] = needs[~first, 4] = needs[first & own, 2] = needs[~first & own, 3] = 1.0
+    losses = {own: needs[:, [j for j in range(k) if j not in own]].sum(axis=1) for own in sets}
     column_prices = np.array([0.0, 1.0, 2.0, 2.0, 1.0])
     prices = {own: float(column_prices[list(own)].sum()) for own in sets}
     chains = two_orders(X, orders, losses, prices)
@@ -357,23 +372,29 @@ def test_predictions_and_costs_are_those_of_walking_the_graph(seed, monkeypatch)
         make_chain(X, chain.losses, chain.prices, order, experts=[experts[tuple(own)] for own in order])
         for chain, order in zip(chains, orders, strict=True)
     ]
-    seen = []
-    tree = module._tree
-    monkeypatch.setattr(module, "_tree", lambda *given: seen.append(given) or tree(*given))
+    trees = unfolded(monkeypatch)
     found = cross(chains, 0.15)
     assert found.chooses
     costs = resolved(column_prices)
     nodes = Nodes.crossing(found, costs)
     model = build_tree(
-        nodes.shape, [expert.score for expert in nodes.experts], nodes.routes,
-        constant=np.zeros(1), costs=costs, link="identity", schema=Schema([f"x{j}" for j in range(k)], {}, np.zeros(k, dtype=bool)),
+        nodes.shape,
+        [expert.score for expert in nodes.experts],
+        nodes.routes,
+        constant=np.zeros(1),
+        costs=costs,
+        link="identity",
+        schema=Schema([f"x{j}" for j in range(k)], {}, np.zeros(k, dtype=bool)),
     )
     assert nodes.shape.n_terminals == len(found.reached)
     new = rng.normal(size=(400, k))
-    ((states, decided),) = seen
-    ends = [state.chain.stages[state.stage].columns for state in walk_the_graph(states, decided, new)]
-    assert len({tuple(own) for own in ends}) > 2
-    assert model.decision_function(new)[:, 0] == pytest.approx([row[own].sum() for row, own in zip(new, ends)])
-    assert model.predict_cost(new) == pytest.approx([column_prices[own].sum() for own in ends])
+    ends = [walk_the_graph(trees[-1], row) for row in new]
+    at = [i for i, state in enumerate(ends) if state is not None]
+    bought = [ends[i].chain.stages[ends[i].stage].columns for i in at]
+    assert len(at) > 380
+    assert len({tuple(own.tolist()) for own in bought}) == 4
+    sums = [new[i, own].sum() for i, own in zip(at, bought, strict=True)]
+    assert model.decision_function(new[at])[:, 0] == pytest.approx(sums)
+    assert model.predict_cost(new[at]) == pytest.approx([column_prices[own].sum() for own in bought])
     # training rows, out of fold, are sent down the same tree by the halves that did not learn from them
     assert np.mean(found.stops == nodes.shape.terminal_parents[model.apply(X)]) > 0.9

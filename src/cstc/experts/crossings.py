@@ -16,13 +16,15 @@ of the two stages holds the other there is nothing to choose: the smaller one is
 it shows costs nothing more.
 
 The fitted model is a tree.  A state that rows come to by two ways is two nodes of it, with the same expert and the
-same gates, and a state with a gate and a choice is two as well, the choice below the gate.
+same gates, and a state with a gate and a choice is two as well, the choice below the gate.  A gate or a choice that
+tells next to none of the rows apart that come by one way is left out there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -110,18 +112,17 @@ def cross(chains: Sequence[Chain], cost_weight: float) -> Crossing | None:
     states = _states(chains, [last_worthwhile(chain, cost_weight) for chain in chains])
     if all(len(state.ways) < 2 for state in states):
         return None
-    # From the largest sets to the smallest; choices that the tree has no room for are taken back.
+    # 1. From the largest sets to the smallest.
     decided: dict[int, _Decision] = {}
-    without: set[int] = set()
-    order = _reachable(states)[::-1]
-    start = order[0]
-    while True:
-        for number in order[order.index(start) :]:
-            decided[number] = _decide(states[number], decided, cost_weight, may_choose=number not in without)
-        if _n_nodes(decided, 0) <= MOST_NODES:
-            return _tree(states, decided)
-        start = _least_useful(states, decided)
-        without.add(start)
+    for number in _reachable(states)[::-1]:
+        decided[number] = _decide(states[number], decided, cost_weight)
+    # 2. The tree; of choices that it has no room for, the least useful ones are not made.
+    without: set[tuple[int, tuple[int, ...]]] = set()
+    while len((tree := _Tree(states, decided, without)).nodes) > MOST_NODES:
+        choices = sorted((node for node in tree.nodes if not node.ends), key=lambda node: node.gain)
+        n_dropped = max(1, (len(tree.nodes) - MOST_NODES) // 8)  # each takes two nodes with it, or many
+        without |= {(node.state, node.turns) for node in choices[:n_dropped]}
+    return tree.crossing(cost_weight)
 
 
 def could_choose(chains: Sequence[Chain], cost_weight: float) -> bool:
@@ -172,7 +173,12 @@ def _reachable(states: Sequence[_State]) -> list[int]:
     return sorted(found)
 
 
-def _decide(state: _State, decided: dict[int, _Decision], cost_weight: float, *, may_choose: bool) -> _Decision:
+def _has_both(chain: Chain, some: np.ndarray, others: np.ndarray) -> bool:
+    """Whether neither of two sorts of rows is next to none."""
+    return min(chain.mean(some), chain.mean(others)) >= RARE
+
+
+def _decide(state: _State, decided: dict[int, _Decision], cost_weight: float, *, may_choose: bool = True) -> _Decision:
     """What is best out of fold: all rows stop, all go by one way, or gate and choice tell."""
     chain, stage, n = state.chain, state.stage, len(state.chain.at)
     everyone = np.full(n, True)
@@ -222,92 +228,104 @@ def _has_both(chain: Chain, some: np.ndarray, others: np.ndarray) -> bool:
     return min(chain.mean(some), chain.mean(others)) >= RARE
 
 
-def _n_nodes(decided: dict[int, _Decision], number: int) -> int:
-    """Of the tree below a state; one that all rows pass is no node."""
-    known: dict[int, int] = {}
+@dataclass(frozen=True, eq=False)
+class _Node:
+    """A node of the unfolded tree.
 
-    def count(number: int) -> int:
-        if number not in known:
-            decision = decided[number]
-            own = (decision.gate is not None) + (decision.choice is not None)
-            known[number] = max(1, own + sum(count(way) for way in decision.ways))
-        return known[number]
+    Attributes
+    ----------
+    state : int
+    gate : Gate or None
+    parent : int
+    is_upper : bool
+    ends : bool
+        Whether rows stop there: not at a choice.
+    turns : tuple of int
+        By which way rows came from each choice above it; with the state, this tells nodes apart.
+    gain : float
+        At a choice, what its rows would lose more if all went by the better one of its ways.
+    """
 
-    return count(number)
-
-
-def _least_useful(states: Sequence[_State], decided: dict[int, _Decision]) -> int:
-    """The choice whose rows would lose least more if all of them went by the better one of its ways."""
-    chain = states[0].chain
-    comes = {number: np.zeros(len(chain.at), dtype=bool) for number in decided}
-    comes[0][:] = True
-    gains = {}
-    for number in sorted(decided):  # those that lead to a state come before it
-        decision = decided[number]
-        on = comes[number] & decision.goes
-        for way, taken in zip(decision.ways, (decision.by_first, ~decision.by_first), strict=False):
-            comes[way] |= on & taken
-        if decision.choice is not None and comes[number].any():
-            a, b = (decided[way].value for way in decision.ways)
-            chosen = chain.mean(on * np.where(decision.by_first, a, b))
-            gains[number] = min(chain.mean(on * a), chain.mean(on * b)) - chosen
-    return min(gains, key=lambda number: gains[number])
+    state: int
+    gate: Gate | None
+    parent: int
+    is_upper: bool
+    ends: bool
+    turns: tuple[int, ...]
+    gain: float = np.inf
 
 
-@dataclass(eq=False)
-class _Growing:
-    """The tree as it is unfolded, node by node."""
-
-    stops: np.ndarray
-    parents: list[int] = field(default_factory=list)
-    is_upper: list[bool] = field(default_factory=list)
-    states: list[int] = field(default_factory=list)
-    gates: list[Gate | None] = field(default_factory=list)
-
-    def add(self, state: int, gate: Gate | None, parent: int, upper: bool) -> int:
-        self.parents.append(parent)
-        self.is_upper.append(upper)
-        self.states.append(state)
-        self.gates.append(gate)
-        return len(self.parents) - 1
-
-
-def _tree(states: Sequence[_State], decided: dict[int, _Decision]) -> Crossing:
+class _Tree:
     """The graph, unfolded from the first state, with the training rows sent down."""
-    chain, n = states[0].chain, len(states[0].chain.at)
-    tree = _Growing(np.full(n, -1))
 
-    def grow(number: int, comes: np.ndarray, parent: int, upper: bool) -> None:
-        decision = decided[number]
-        if decision.gate is not None or not decision.ways:
-            parent, upper = tree.add(number, decision.gate, parent, upper), True
-            tree.stops[comes & ~decision.goes] = parent
-            comes = comes & decision.goes
-        if decision.choice is not None:
-            parent = tree.add(number, decision.choice, parent, upper)
-            grow(decision.ways[0], comes & decision.by_first, parent, True)
-            grow(decision.ways[1], comes & ~decision.by_first, parent, False)
-        elif decision.ways:
-            grow(decision.ways[0], comes, parent, upper)
+    def __init__(self, states: Sequence[_State], decided: dict[int, _Decision], without: Container[Any]):
+        self._states, self._decided, self._without = states, decided, without
+        self.chain = states[0].chain
+        self.nodes: list[_Node] = []
+        n = len(self.chain.at)
+        self.stops, self.n_asked = np.full(n, -1), np.zeros(n, dtype=int)
+        self._grow(0, np.full(n, True), -1, True, ())
 
-    grow(0, np.full(n, True), -1, True)
-    own = [states[number] for number in tree.states]
-    shifts = np.array([state.chain.shifts[state.stage] for state in own])
-    value = decided[0].value + shifts[tree.stops]
-    is_end = np.full(len(own), True)  # whether rows stop there: not where both sides lead on
-    for node, (number, gate) in enumerate(zip(tree.states, tree.gates, strict=True)):
-        is_end[node] = gate is None or gate is not decided[number].choice
-    return Crossing(
-        parents=tree.parents,
-        is_upper=tree.is_upper,
-        experts=[state.chain.experts[state.stage] for state in own],
-        gates=tree.gates,
-        value=value,
-        mean_value=chain.mean(value),
-        mean_cost=chain.mean(decided[0].paid),
-        loss=chain.mean(decided[0].value),
-        reached=np.array([chain.mean(tree.stops == node) for node in np.flatnonzero(is_end)]),
-        at=chain.at,
-        stops=tree.stops,
-        paid=decided[0].paid,
-    )
+    def _grow(self, number: int, comes: np.ndarray, parent: int, is_upper: bool, turns: tuple[int, ...]) -> None:
+        """The nodes of a state and of all that follows, for the rows that come there."""
+        decision = self._decided[number]
+        goes, ways = comes & decision.goes, decision.ways
+        # of gate and choice there remains what those rows need that come by this way
+        is_gated = decision.gate is not None and self._parts(goes, comes & ~goes)
+        if not is_gated and (not ways or self._mean(goes) <= self._mean(comes & ~goes)):
+            self.stops[comes] = self._add(_Node(number, None, parent, is_upper, True, turns))
+            return
+        if is_gated:
+            parent, is_upper = self._add(_Node(number, decision.gate, parent, is_upper, True, turns)), True
+            self.stops[comes & ~goes] = parent
+            self.n_asked += comes
+        else:
+            goes = comes
+        by = [goes & decision.by_first, goes & ~decision.by_first]
+        lost = [[self._mean(rows * self._decided[way].value) for way in ways] for rows in by]
+        better = 0 if len(ways) < 2 else int(np.argmin(np.sum(lost, axis=0)))
+        if decision.choice is None or not self._parts(*by) or (number, turns) in self._without:
+            self._grow(ways[better], goes, parent, is_upper, turns)
+            return
+        gain = float(np.sum(lost, axis=0)[better]) - lost[0][0] - lost[1][1]
+        parent = self._add(_Node(number, decision.choice, parent, is_upper, False, turns, gain))
+        self.n_asked += goes
+        for turn, way in enumerate(ways):
+            self._grow(way, by[turn], parent, turn == 0, (*turns, turn))
+
+    def _add(self, node: _Node) -> int:
+        self.nodes.append(node)
+        return len(self.nodes) - 1
+
+    def _mean(self, values: np.ndarray) -> float:
+        return self.chain.mean(values)
+
+    def _parts(self, some: np.ndarray, others: np.ndarray) -> bool:
+        """Whether neither sort of the rows that come is next to none of them."""
+        sizes = self._mean(some), self._mean(others)
+        return min(sizes) > 0 and min(sizes) >= RARE * sum(sizes)
+
+    def crossing(self, cost_weight: float) -> Crossing:
+        """What rows lose and pay in the tree as it is."""
+        own = [self._states[node.state] for node in self.nodes]
+        n = np.arange(len(self.stops))
+        losses = np.column_stack([state.chain.losses[:, state.stage] for state in own])[n, self.stops]
+        prices, shifts = (
+            np.array([getattr(state.chain, what)[state.stage] for state in own]) for what in ("prices", "shifts")
+        )
+        paid = prices[self.stops] + self.chain.gate_price * self.n_asked
+        value = losses + cost_weight * paid
+        return Crossing(
+            parents=[node.parent for node in self.nodes],
+            is_upper=[node.is_upper for node in self.nodes],
+            experts=[state.chain.experts[state.stage] for state in own],
+            gates=[node.gate for node in self.nodes],
+            value=value + shifts[self.stops],
+            mean_value=self._mean(value + shifts[self.stops]),
+            mean_cost=self._mean(paid),
+            loss=self._mean(value),
+            reached=np.array([self._mean(self.stops == number) for number, node in enumerate(self.nodes) if node.ends]),
+            at=self.chain.at,
+            stops=self.stops,
+            paid=paid,
+        )
