@@ -79,7 +79,7 @@ def two_needs(task="regression", n=900, seed=0):
     """A free column says which of two expensive ones matters: the more expensive one explains more."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 4))
-    signal = np.where(X[:, 0] > 0, 3.0 * X[:, 2], 1.5 * X[:, 1])
+    signal = np.where(X[:, 0] > 0, 2.6 * X[:, 2], 2.2 * X[:, 1])
     return labelled(task, X, signal, [-1.0, 1.0], 3, rng)
 
 

@@ -1,5 +1,6 @@
 """Two orders in one tree: values by hand, the best policy by enumeration, the unfolded tree against the graph."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cstc import CostModel, CSTCClassifier, CSTCRegressor, load, save
 from cstc.experts import crossings as module
 from cstc.experts.candidates import Nodes
 from cstc.experts.crossings import could_choose, cross
@@ -15,7 +17,10 @@ from cstc.experts.gates import induce
 from cstc.model import TreePool
 from cstc.model.build import Score, build_tree
 from cstc.model.schema import Schema
-from experts.cases import make_chain, resolved, rows_of
+from cstc.serving import OnDemandPredictor, extractor
+from experts.cases import TWO_PRICES, make_chain, resolved, rows_of, two_needs
+
+OPTIONS = {"n_weak_learners": 60, "random_state": 0, "n_jobs": 1}
 
 CORNERS = (([0], [0, 1], [0, 1, 2]), ([0], [0, 2], [0, 1, 2]))  # x0, then x1 or x2, then both
 
@@ -111,7 +116,7 @@ def test_a_row_crosses_over_to_the_cheapest_stage_that_holds_what_it_has():
 
 
 def test_shifts_change_what_it_is_worth_and_not_what_it_does():
-    X, needs_x2, losses, prices = told_by_x0()
+    X, _, losses, prices = told_by_x0()
     plain = cross(two_orders(X, CORNERS, losses, prices), 0.1)
     chains = two_orders(X, CORNERS, losses, prices)
     for chain, shift in zip(chains, (7.0, 11.0), strict=True):
@@ -188,7 +193,7 @@ def test_a_better_expert_on_the_same_features_comes_before_all_ways():
 
 
 def least_by_enumeration(X, losses, prices, cost_weight):
-    """The best of all policies on `CORNERS` that see the signs of what is bought; 2 ** 2 and 2 ** 4 cells to stop at."""
+    """The best of all policies on `CORNERS` that see the signs of what is bought."""
     cell = 4 * (X[:, 0] > 0) + 2 * (X[:, 1] > 0) + (X[:, 2] > 0)
     share = np.bincount(cell, minlength=8) / len(X)
     total = {
@@ -282,7 +287,9 @@ def diamonds(n_levels, n=6000, shares=None):
 
 def states_of(found, chains):
     """The columns of the stage that each node belongs to."""
-    place = {id(expert): stage.columns for chain in chains for expert, stage in zip(chain.experts, chain.stages)}
+    place = {}
+    for chain in chains:
+        place |= {id(expert): stage.columns for expert, stage in zip(chain.experts, chain.stages, strict=True)}
     return [tuple(place[id(expert)].tolist()) for expert in found.experts]
 
 
@@ -398,3 +405,92 @@ def test_predictions_and_costs_are_those_of_walking_the_graph(seed, monkeypatch)
     assert model.predict_cost(new[at]) == pytest.approx([column_prices[own].sum() for own in bought])
     # training rows, out of fold, are sent down the same tree by the halves that did not learn from them
     assert np.mean(found.stops == nodes.shape.terminal_parents[model.apply(X)]) > 0.9
+
+
+# -- fitted models ------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def fitted(kind=CSTCRegressor, evaluation=0.0):
+    """A model that takes two orders, and new rows."""
+    _, X, y, _ = two_needs(n=1400)
+    y = y if kind is CSTCRegressor else (y > 0).astype(int)
+    costs = CostModel(TWO_PRICES, evaluation=evaluation)
+    model = kind(costs=costs, cost_weight=0.2 if kind is CSTCRegressor else 0.02, **OPTIONS).fit(X[:900], y[:900])
+    return model, X[900:]
+
+
+def is_taken(model):
+    return [row.name for row in model.candidates_ if row.verdict == "taken"] == ["two orders"]
+
+
+def sources_of(X, down=None):
+    """One for each column, which takes the number of a row; one of them may fail."""
+
+    def source(j):
+        @extractor(provides=[f"x{j}"])
+        def fetch(row):
+            if j == down:
+                raise RuntimeError("down")
+            return X[row, j]
+
+        return fetch
+
+    return [source(j) for j in range(X.shape[1])]
+
+
+def test_a_saved_model_answers_the_same(tmp_path):
+    model, X = fitted()
+    assert is_taken(model)
+    save(model, tmp_path / "model.cstc")
+    again = load(tmp_path / "model.cstc")
+    assert np.array_equal(again.decision_function(X), model.model_.decision_function(X))
+    assert np.array_equal(again.predict_cost(X), model.predict_cost(X))
+    # a choice has a node on either side
+    assert ((again.shape.upper >= 0) & (again.shape.lower >= 0)).any()
+    assert model.model_.training.reached.sum() == pytest.approx(1.0)
+    new = np.bincount(model.apply(X), minlength=again.shape.n_terminals) / len(X)
+    assert model.model_.training.reached == pytest.approx(new, abs=0.08)
+
+
+def test_fetching_one_by_one_pays_what_is_reported():
+    model, X = fitted()
+    assert is_taken(model)
+    predictor = OnDemandPredictor(model, sources_of(X))
+    answers = [predictor.predict(row) for row in range(60)]
+    assert [answer.value for answer in answers] == pytest.approx(model.predict(X[:60]))
+    assert [answer.cost for answer in answers] == pytest.approx(model.predict_cost(X[:60]))
+    assert len({answer.cost for answer in answers}) > 2
+    # with a source that is down, or a budget, rows are answered all the same
+    without = OnDemandPredictor(model, sources_of(X, down=2))
+    for answer in (predictor.predict(0, budget=5.0), without.predict(0)):
+        assert np.isfinite(answer.value)
+        assert answer.cost <= 5.0
+
+
+def test_explanations_name_the_choice_and_add_up():
+    model, X = fitted()
+    assert is_taken(model)
+    said = set()
+    for row in range(30):
+        explanation = model.explain(X[row])
+        assert sum(step.price for step in explanation.steps) == pytest.approx(model.predict_cost(X[row : row + 1])[0])
+        said |= {"this is what cases like this one need" in step.why for step in explanation.steps}
+    assert said == {True, False}
+
+
+def test_where_trees_have_a_price_gates_and_choices_are_paid():
+    model, X = fitted(evaluation=0.01)
+    assert is_taken(model)
+    (row,) = [row for row in model.candidates_ if row.verdict == "taken"]
+    cost, items = model.predict_cost(X, "learner"), model.model_.bought_items(X, "learner")
+    assert cost.mean() > model.model_.costs.bills(items).mean() * 1.02  # or nothing would be tested
+    assert row.mean_cost == pytest.approx(cost.mean(), rel=0.06)
+
+
+def test_errors_in_money_weigh_two_orders_too():
+    _, X, y, _ = two_needs("classes", n=900)
+    model = CSTCClassifier(costs=TWO_PRICES, error_costs=[[0.0, 60.0], [60.0, 0.0]], **OPTIONS).fit(X, y)
+    rows = {row.name: row for row in model.candidates_}
+    assert np.isfinite(rows["two orders"].expected_loss)
+    assert rows["two orders"].verdict in ("taken", "saves less, expected and observed")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cstc.experts import gates as module
 from cstc.experts.expert import constant_expert
-from cstc.experts.gates import Gate, learn_gate, induce
+from cstc.experts.gates import Gate, induce, learn_gate
 from cstc.experts.lazy import LazyExpert
 from experts.cases import make_chain, resolved, rows_of
 

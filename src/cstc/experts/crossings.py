@@ -108,7 +108,10 @@ class _Decision:
 
 
 def cross(chains: Sequence[Chain], cost_weight: float) -> Crossing | None:
-    """Gates and choices on the stages of two orders over the same rows; None where no row has a choice to make."""
+    """Gates and choices on the stages of two orders over the same rows, which begin with the same stage.
+
+    None where no row has a choice to make.
+    """
     states = _states(chains, [last_worthwhile(chain, cost_weight) for chain in chains])
     if all(len(state.ways) < 2 for state in states):
         return None
@@ -221,11 +224,6 @@ def _decide(state: _State, decided: dict[int, _Decision], cost_weight: float, *,
             found.append(replace(best, goes=goes, value=value, paid=paid, gate=gate))
     # 4. What is best is V_S.
     return min(found, key=lambda each: chain.mean(each.value))
-
-
-def _has_both(chain: Chain, some: np.ndarray, others: np.ndarray) -> bool:
-    """Whether neither of two sorts of rows is next to none."""
-    return min(chain.mean(some), chain.mean(others)) >= RARE
 
 
 @dataclass(frozen=True, eq=False)

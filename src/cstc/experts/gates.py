@@ -206,12 +206,10 @@ def expect_gates(chains: Sequence[Chain], *, begin: bool = True) -> None:
 
 def gate_for(chain: Chain, stage: int, gain: np.ndarray) -> tuple[Gate, np.ndarray]:
     """`learn_gate`, which is not asked twice for the same: two orders in one tree (`crossings`) share most gates."""
-    gain_before, *known = chain.learned.get(stage, (None,))
-    if gain_before is None or not np.array_equal(gain, gain_before):
-        known = learn_gate(chain, stage, gain)
-        chain.learned[stage] = gain, *known
-    gate, said = known
-    return gate, said
+    known = chain.learned.get(stage)
+    if known is None or not np.array_equal(gain, known[0]):
+        known = chain.learned[stage] = gain, *learn_gate(chain, stage, gain)
+    return known[1], known[2]
 
 
 def learn_gate(chain: Chain, stage: int, gain: np.ndarray) -> tuple[Gate, np.ndarray]:
