@@ -96,12 +96,11 @@ class _State:
 
 @dataclass(frozen=True, eq=False)
 class _Decision:
-    """What rows do that come to a state: who goes on, who by the first way, what every row then loses and pays."""
+    """What rows do that come to a state: who goes on, who by the first way, and what every row then loses."""
 
     goes: np.ndarray
     by_first: np.ndarray
     value: np.ndarray
-    paid: np.ndarray
     ways: Sequence[int] = ()
     gate: Gate | None = None
     choice: Gate | None = None
@@ -183,13 +182,12 @@ def _has_both(chain: Chain, some: np.ndarray, others: np.ndarray) -> bool:
 
 def _decide(state: _State, decided: dict[int, _Decision], cost_weight: float, *, may_choose: bool = True) -> _Decision:
     """What is best out of fold: all rows stop, all go by one way, or gate and choice tell."""
-    chain, stage, n = state.chain, state.stage, len(state.chain.at)
-    everyone = np.full(n, True)
+    chain, stage = state.chain, state.stage
+    everyone = np.full(len(chain.at), True)
     # 1. What a row loses that stops here, and what it loses by each way.
-    here = np.full(n, chain.prices[stage])
-    stopping = chain.losses[:, stage] + cost_weight * here
-    found = [_Decision(~everyone, everyone, stopping, here)]
-    onward = [_Decision(everyone, everyone, decided[way].value, decided[way].paid, [way]) for way in state.ways]
+    stopping = chain.losses[:, stage] + cost_weight * chain.prices[stage]
+    found = [_Decision(~everyone, everyone, stopping)]
+    onward = [_Decision(everyone, everyone, decided[way].value, [way]) for way in state.ways]
     found += onward
     if not onward or not state.can_gate:
         return min(found, key=lambda each: chain.mean(each.value))
@@ -208,8 +206,7 @@ def _decide(state: _State, decided: dict[int, _Decision], cost_weight: float, *,
             first = said > 0
             if _has_both(chain, first, ~first):
                 value = np.where(first, a.value, b.value) + cost_weight * chain.gate_price
-                paid = np.where(first, a.paid, b.paid) + chain.gate_price
-                found.append(_Decision(everyone, first, value, paid, list(state.ways), choice=choice))
+                found.append(_Decision(everyone, first, value, list(state.ways), choice=choice))
                 best = min(best, found[-1], key=promises)
     # 3. The gate: a regression of G_S.
     gain = stopping - best.value
@@ -220,8 +217,7 @@ def _decide(state: _State, decided: dict[int, _Decision], cost_weight: float, *,
             return _decide(state, decided, cost_weight, may_choose=False)
         if _has_both(chain, goes, ~goes):
             value = np.where(goes, best.value, stopping) + cost_weight * chain.gate_price
-            paid = np.where(goes, best.paid, here) + chain.gate_price
-            found.append(replace(best, goes=goes, value=value, paid=paid, gate=gate))
+            found.append(replace(best, goes=goes, value=value, gate=gate))
     # 4. What is best is V_S.
     return min(found, key=lambda each: chain.mean(each.value))
 
