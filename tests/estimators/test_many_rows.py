@@ -181,14 +181,14 @@ def uneven():
 def test_gates_predict_gains_and_nothing_else(uneven, monkeypatch):
     """The scores that experts start from must not get into the gates."""
     X, y = uneven
-    heard, learn = [], gates._learn_gate
+    heard, learn = [], gates.learn_gate
 
     def listened(chain, stage, gain):
         gate, said = learn(chain, stage, gain)
         heard.append((gain, said))
         return gate, said
 
-    monkeypatch.setattr(gates, "_learn_gate", listened)
+    monkeypatch.setattr(gates, "learn_gate", listened)
     prices = [1.0, 2.0, 4.0, 8.0]
     CSTCClassifier(cost_weight=0.005, costs=prices, n_weak_learners=15, random_state=0).fit(X, (y > 2).astype(int))
     assert heard

@@ -13,6 +13,7 @@ from cstc.rows import Rows
 
 TASKS = ("regression", "classes", "three classes", "ranking")
 PRICES = [1.0, 2.0, 3.0, 4.0, 10.0]  # of `dear_for_some`
+TWO_PRICES = [0.0, 4.0, 10.0, 2.0]  # of `two_needs`
 OWN_PRICES = [0.5, 10.0, 10.0, 10.0, 10.0, 10.0]  # of `own_features`
 
 
@@ -72,6 +73,14 @@ def own_features(task="regression", n=2400, seed=0):
     X[:, 0] = rng.integers(4, size=n)
     signal = X[:, 0] + 2.0 * X[np.arange(n), 1 + X[:, 0].astype(int)]
     return labelled(task, X, signal, [0.5, 2.5], 4, rng)
+
+
+def two_needs(task="regression", n=900, seed=0):
+    """A free column says which of two expensive ones matters: the more expensive one explains more."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    signal = np.where(X[:, 0] > 0, 2.6 * X[:, 2], 2.2 * X[:, 1])
+    return labelled(task, X, signal, [-1.0, 1.0], 3, rng)
 
 
 def needed(X):

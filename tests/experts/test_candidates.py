@@ -13,13 +13,23 @@ from cstc import CostModel, CSTCRegressor, Frontier
 from cstc.experts import candidates as module
 from cstc.experts.candidates import Candidate, Family, Nodes, candidates_for, least_of
 from cstc.experts.chain import Chains
+from cstc.experts.crossings import cross
 from cstc.experts.expert import Expert, constant_expert
 from cstc.experts.gates import induce
 from cstc.experts.lazy import LazyExpert
 from cstc.method import OutOfFold
 from cstc.model import TreePool
 from cstc.model.build import Score
-from experts.cases import OWN_PRICES, PRICES, dear_for_some, make_chain, own_features, resolved
+from experts.cases import (
+    OWN_PRICES,
+    PRICES,
+    TWO_PRICES,
+    dear_for_some,
+    make_chain,
+    own_features,
+    resolved,
+    two_needs,
+)
 
 OPTIONS = {"n_weak_learners": 40, "random_state": 0, "n_jobs": 1}
 LOST = "expected to lose more"
@@ -36,6 +46,7 @@ def same_for_all(task, n, seed=3):
 WORLDS = {
     "a chain": (dear_for_some, 900, PRICES, 0.05, 150),
     "a chain of many rows": (same_for_all, 1200, PRICES, 0.1, 150),
+    "two orders": (two_needs, 900, TWO_PRICES, 0.2, 60),
     "branches": (own_features, 2400, OWN_PRICES, 0.01, 40),
     "a lazy end": (own_features, 2400, [5.0, *OWN_PRICES[1:]], 0.01, 40),  # what tells rows apart is too expensive
 }
@@ -74,13 +85,29 @@ def test_the_taken_one_is_expected_to_lose_least_of_those_in_the_running(world):
     [
         (
             "a chain",
-            {"chain, by price": "taken", "branches": "fewer than 1000 rows", "lazy end": "fewer than 1000 rows"},
+            {
+                "chain, by price": "taken",
+                "two orders": "there is one order alone",
+                "branches": "fewer than 1000 rows",
+                "lazy end": "fewer than 1000 rows",
+            },
+        ),
+        (
+            "two orders",
+            {
+                "chain, by price": "no better than two orders, before shifts",
+                "chain, by gain": "no better than the other order, before shifts",
+                "two orders": "taken",
+                "branches": "fewer than 1000 rows",
+                "lazy end": "fewer than 1000 rows",
+            },
         ),
         (
             "a chain of many rows",
             {
                 "chain, by price": "taken",
                 "chain, by gain": "no better than the other order, before shifts",
+                "two orders": "perfect choices between them would save next to nothing",
                 "branches": "rows do not seem to need different features",
                 "lazy end": "no chance on one fold",
             },
@@ -88,8 +115,9 @@ def test_the_taken_one_is_expected_to_lose_least_of_those_in_the_running(world):
         (
             "branches",
             {
-                "chain, by price": LOST,
+                "chain, by price": "no better than two orders, before shifts",
                 "chain, by gain": "no better than the other order, before shifts",
+                "two orders": LOST,
                 "4 branches": "taken",
                 "lazy end": "no chance on one fold",
             },
@@ -98,6 +126,7 @@ def test_the_taken_one_is_expected_to_lose_least_of_those_in_the_running(world):
             "a lazy end",
             {
                 "chain, by price": LOST,
+                "two orders": "there is one order alone",
                 "branches": "rows do not seem to need different features",
                 "lazy end, by price": "taken",
             },
@@ -108,7 +137,9 @@ def test_names_and_verdicts(world, verdicts):
     assert {row.name: row.verdict for row in fitted(world).candidates_} == verdicts
 
 
-@pytest.mark.parametrize(("world", "branched"), [("a chain", False), ("branches", True), ("a lazy end", False)])
+@pytest.mark.parametrize(
+    ("world", "branched"), [("a chain", False), ("two orders", True), ("branches", True), ("a lazy end", False)]
+)
 def test_the_model_is_what_the_name_says(world, branched):
     model = fitted(world)
     shape = model.model_.shape
@@ -148,7 +179,7 @@ def test_out_of_fold_rows_are_answered_as_new_rows_are(world):
     assert lost > taught
 
 
-@pytest.mark.parametrize("world", ["a chain", "branches", "a lazy end"])
+@pytest.mark.parametrize("world", ["a chain", "two orders", "branches", "a lazy end"])
 def test_out_of_fold_margins_are_those_of_the_expert_where_a_row_stops(world, monkeypatch):
     seen = []
     told = Nodes.out_of_fold
@@ -179,7 +210,7 @@ def test_where_trees_have_a_price_they_are_part_of_the_cost():
         assert taken(model).mean_cost == pytest.approx(cost, rel=0.03)
 
 
-@pytest.mark.parametrize("world", ["a chain", "branches"])
+@pytest.mark.parametrize("world", ["a chain", "two orders", "branches"])
 def test_losses_are_in_the_units_of_the_target(world):
     plain, scaled = fitted(world), fitted(world, scale=1000.0)
     for ours, theirs in zip(plain.candidates_, scaled.candidates_, strict=True):
@@ -204,6 +235,7 @@ def test_without_prices_there_is_one_chain():
     model = CSTCRegressor(costs=np.zeros(5), cost_weight=0.01, **OPTIONS).fit(X, y)
     assert [(row.name, row.verdict) for row in model.candidates_] == [
         ("chain, by price", "taken"),
+        ("two orders", "there is one order alone"),
         ("branches", "no prices to weigh"),
         ("lazy end", "no prices to weigh"),
     ]
@@ -276,6 +308,86 @@ def test_orders_are_compared_without_shifts():
     assert [one.name, two.name] == ["chain, one", "chain, two"]
     assert two.loss < one.loss
     assert (one.why_not, two.why_not) == ("", "no better than the other order, before shifts")
+
+
+def chosen_by_x0(better, shift=0.0):
+    """x0 says whether x1 or x2 settles a row; one order buys x1 first, the other one x2, which saves `better` more."""
+    X = np.random.default_rng(0).normal(size=(N, 3))
+    first = X[:, 0] > 0
+    columns = ([0], [0, 1], [0, 1, 2]), ([0], [0, 2], [0, 1, 2])
+    settled = first, ~first
+    experts = [constant_expert(np.zeros(1), N) for _ in range(4)]
+    return [
+        make_chain(
+            X,
+            np.column_stack([np.full(N, 9.0), np.where(settled[k], 1.0 - k * better, 2.0), ZERO + 0.9]),
+            (0.0, 1.0, 20.0),
+            columns[k],
+            name=("one", "two")[k],
+            experts=[experts[0], experts[1 + k], experts[3]],
+            shifts=np.array([0.0, shift if k == 0 else 0.0, 0.0]),
+        )
+        for k in range(2)
+    ]
+
+
+def test_two_orders_are_compared_with_one_without_shifts():
+    # with the shift of the first order, two orders seem to lose more than the second one alone
+    chains = chosen_by_x0(0.1, shift=5.0)
+    one, two, both, *_ = candidates_for(family_of(chains, Screens(matter=False)), 0.1)
+    share = np.mean(chains[0].rows.X[:, 0] > 0)  # of those for whom the first order is right
+    assert (both.name, both.why_not) == ("two orders", "")
+    assert both.history == pytest.approx([two.history[-1], 1.0 + 0.1 * share], abs=0.01)
+    assert both.cost == pytest.approx(1.0)
+    assert both.loss == pytest.approx(1.0 + 5.1 * share, abs=0.02)
+    assert both.loss > two.loss
+    assert two.why_not == "no better than two orders, before shifts"
+    assert one.why_not
+    assert least_of([one, two, both]) is both
+    # its rows, for who compares it with others
+    at, paid = both.paid()
+    assert np.array_equal(at, np.arange(N))
+    assert paid == pytest.approx(np.ones(N))
+    assert both.value.mean() == pytest.approx(both.loss)
+
+
+def test_two_orders_that_are_worse_than_one_are_out_of_the_running(monkeypatch):
+    def worse(chains, cost_weight):
+        found = cross(chains, cost_weight)
+        return replace(found, loss=found.loss + 9.0)
+
+    monkeypatch.setattr(module, "cross", worse)
+    one, two, both, *_ = candidates_for(family_of(chosen_by_x0(0.1), Screens(matter=False)), 0.1)
+    assert both.why_not == "no better than one order, before shifts"
+    assert not math.isnan(both.loss)
+    assert (bool(one.why_not), two.why_not) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("chains", "why_not"),
+    [
+        (lambda: chosen_by_x0(0.1)[:1], "there is one order alone"),
+        (lambda: [simple_chain(1.0), simple_chain(1.0)], "perfect choices between them would save next to nothing"),
+        # each order is right for half of the rows, and nothing tells which
+        (
+            lambda: [
+                make_chain(
+                    np.ones((N, 3)),
+                    np.column_stack([ZERO + 9.0, np.where(np.arange(N) % 4 < 2, 1.0 + k, 2.0 - k), ZERO]),
+                    (0.0, 1.0, 30.0),
+                    (([0], [0, 1], [0, 1, 2]), ([0], [0, 2], [0, 1, 2]))[k],
+                )
+                for k in range(2)
+            ],
+            "no row would choose",
+        ),
+    ],
+)
+def test_why_there_are_no_choices_is_told(chains, why_not):
+    chains = chains()
+    both = candidates_for(family_of(chains, Screens(matter=False)), 0.1)[len(chains)]
+    assert (both.name, both.why_not) == ("two orders", why_not)
+    assert both.grown is None
 
 
 def test_an_order_that_perfect_gates_would_not_save_gets_none(monkeypatch):

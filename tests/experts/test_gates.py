@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cstc.experts import gates as module
 from cstc.experts.expert import constant_expert
-from cstc.experts.gates import Gate, _learn_gate, induce
+from cstc.experts.gates import Gate, induce, learn_gate
 from cstc.experts.lazy import LazyExpert
 from experts.cases import make_chain, resolved, rows_of
 
@@ -225,11 +225,11 @@ def test_what_a_gate_says_of_a_row_it_did_not_learn_from_it():
     X, needs, rng = two_kinds(400)
     chain = make_chain(X, np.zeros((400, 3)), (0.0, 1.0, 2.0), THREE)
     gain = np.where(needs, 1.0, -1.0) + rng.normal(size=400)
-    _, before = _learn_gate(chain, 1, gain)
+    _, before = learn_gate(chain, 1, gain)
     first, second = chain.halves
     changed = gain.copy()
     changed[first] *= -1
-    _, after = _learn_gate(chain, 1, changed)
+    _, after = learn_gate(chain, 1, changed)
     assert np.array_equal(before[first], after[first])
     assert not np.array_equal(before[second], after[second])
 
@@ -237,7 +237,7 @@ def test_what_a_gate_says_of_a_row_it_did_not_learn_from_it():
 def test_a_gate_says_the_mean_of_both_regressions_or_the_first():
     X, _, rng = two_kinds(400)
     chain = make_chain(X, np.zeros((400, 3)), (0.0, 1.0, 2.0), ([], [1], [0, 1]))
-    gate, _ = _learn_gate(chain, 1, np.where(X[:, 1] > 0, 1.0, -1.0) + 0.1 * rng.normal(size=400))
+    gate, _ = learn_gate(chain, 1, np.where(X[:, 1] > 0, 1.0, -1.0) + 0.1 * rng.normal(size=400))
     one, two = (pool.transform(X[:, [1]]).sum(axis=1) for pool in gate.pools)
     assert not np.array_equal(one, two)
     assert said(gate, X) == pytest.approx((one + two) / 2)
@@ -248,7 +248,7 @@ def test_a_gate_says_the_mean_of_both_regressions_or_the_first():
 def test_trees_of_one_leaf_are_one_constant():
     X, _, _ = two_kinds(400)
     chain = make_chain(X, np.zeros((400, 3)), (0.0, 1.0, 2.0), THREE)
-    gate, heard = _learn_gate(chain, 1, np.full(400, 0.7))
+    gate, heard = learn_gate(chain, 1, np.full(400, 0.7))
     assert gate.score(2).pool.n_learners == 1
     assert said(gate, X) == pytest.approx(np.full(400, 0.7))
     assert heard == pytest.approx(np.full(400, 0.7))
@@ -282,7 +282,7 @@ def rarely_dear(n=2000):
 def learned(monkeypatch):
     """Stages whose gates are learned from now on."""
     stages = []
-    monkeypatch.setattr(module, "_learn_gate", lambda *given: stages.append(given[1]) or _learn_gate(*given))
+    monkeypatch.setattr(module, "learn_gate", lambda *given: stages.append(given[1]) or learn_gate(*given))
     return stages
 
 
@@ -307,4 +307,4 @@ def test_of_many_rows_gates_begin_at_the_last_stage_that_could_pay(monkeypatch):
         # by enumeration: what the best of the first stages of each row loses on average
         losses = chain.losses + cost_weight * prices
         best = np.array([losses[:, : k + 1].min(axis=1).mean() for k in range(3)])
-        assert module._last_worthwhile(chain, cost_weight) == last == np.argmax(best <= best[-1] + 1e-12)
+        assert module.last_worthwhile(chain, cost_weight) == last == np.argmax(best <= best[-1] + 1e-12)

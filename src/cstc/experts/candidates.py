@@ -1,4 +1,4 @@
-"""The models that compete: chains by each order of buying, branches, and a chain with a lazy end.
+"""The models that compete: chains by each order of buying, both in one tree, branches, and a chain with a lazy end.
 
 Growing comes first and selection last.  What an order of buying is worth is known when its gates are learned; branches
 and lazy ends take longest, and are grown only where one fold says that they have a chance.  What has none is a
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +23,7 @@ from ..needs import needs_of
 from ..parting import part
 from .branches import Branching, Groups, tried
 from .chain import Chain, ChainGrower, Chains, gate_members
+from .crossings import Crossing, could_choose, cross
 from .expert import Expert
 from .gates import Policy, expect_gates, induce
 from .lazy import LazyExperts
@@ -110,6 +111,20 @@ class Nodes:
         )
 
     @classmethod
+    def crossing(cls, crossing: Crossing, costs: ResolvedCosts) -> Nodes:
+        # nodes of one state share what they route with
+        scores = {id(gate): gate.score(gate_members(costs)) for gate in crossing.gates if gate is not None}
+        return cls(
+            TreeShape.from_parents(crossing.parents, crossing.is_upper),
+            crossing.experts,
+            [None if gate is None else scores[id(gate)] for gate in crossing.gates],
+            crossing.reached,
+            crossing.at,
+            crossing.stops,
+            [None] * len(crossing.experts),
+        )
+
+    @classmethod
     def branching(cls, branching: Branching, costs: ResolvedCosts) -> Nodes:
         """Splits first, then one chain after the other."""
         partition = branching.partition
@@ -135,7 +150,6 @@ class Nodes:
             routes += [*[gate.score(gate_members(costs)) for gate in policy.gates], None]
         shape = TreeShape.from_parents(parents, is_upper)
         return cls(shape, experts, routes, branching.reached, np.concatenate(at), np.concatenate(stops), rows)
-
 
     def out_of_fold(self) -> tuple[np.ndarray, np.ndarray]:
         """Training rows in rising order, and the margins that each of them gets where it stops, out of fold."""
@@ -163,7 +177,7 @@ class Candidate:
         What a row pays on average.
     why_not : str
         Why it is out of the running.
-    grown : (experts, Policy) or Branching
+    grown : (experts, Policy), Crossing or Branching
         What its nodes are made of.
     history : ndarray
         The loss after each step.
@@ -173,14 +187,14 @@ class Candidate:
     loss: float = math.nan
     cost: float = math.nan
     why_not: str = ""
-    grown: tuple[Sequence[Expert], Policy] | Branching | None = None
+    grown: tuple[Sequence[Expert], Policy] | Crossing | Branching | None = None
     history: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     @property
     def value(self) -> np.ndarray:
         """Its loss at each training row."""
         assert self.grown is not None
-        return self.grown.value if isinstance(self.grown, Branching) else self.grown[1].value
+        return self.grown[1].value if isinstance(self.grown, tuple) else self.grown.value
 
     def paid(self) -> tuple[np.ndarray, np.ndarray]:
         """Training rows, and what each of them pays, out of fold."""
@@ -189,12 +203,15 @@ class Candidate:
             parts = zip(self.grown.rows, self.grown.prices, self.grown.chosen, strict=True)
             found = [(rows[policy.at], price + policy.paid) for rows, price, (_, policy) in parts]
             return np.concatenate([at for at, _ in found]), np.concatenate([paid for _, paid in found])
-        return self.grown[1].at, self.grown[1].paid
+        policy = self.grown[1] if isinstance(self.grown, tuple) else self.grown
+        return policy.at, policy.paid
 
     def nodes(self, costs: ResolvedCosts) -> Nodes:
         assert self.grown is not None
         if isinstance(self.grown, Branching):
             return Nodes.branching(self.grown, costs)
+        if isinstance(self.grown, Crossing):
+            return Nodes.crossing(self.grown, costs)
         return Nodes.chain(*self.grown, costs)
 
 
@@ -213,9 +230,13 @@ def everything_of(family: Family) -> Candidate:
 def candidates_for(family: Family, cost_weight: float) -> list[Candidate]:
     """All that competes for a cost weight, from what is grown first to what is grown last."""
     chains, best = _chain_candidates(family, cost_weight)
-    branches = _branches_candidate(family, cost_weight, chains[best])
-    lazy = _lazy_candidate(family, cost_weight, family.grown.chains[best], least_of([*chains, branches]))
-    return [*chains, branches, lazy]
+    crossing = _crossing_candidate(family, cost_weight, chains[best])
+    if crossing.grown is not None and not crossing.why_not:
+        chains[best] = replace(chains[best], why_not="no better than two orders, before shifts")
+    orders = [*chains, crossing]
+    branches = _branches_candidate(family, cost_weight, least_of(orders))
+    lazy = _lazy_candidate(family, cost_weight, family.grown.chains[best], least_of([*orders, branches]))
+    return [*orders, branches, lazy]
 
 
 def least_of(candidates: Sequence[Candidate]) -> Candidate:
@@ -242,6 +263,22 @@ def _chain_candidates(family: Family, cost_weight: float) -> tuple[list[Candidat
         grown = chain.experts, policy
         found.append(Candidate(name, policy.mean_value, policy.mean_cost, why_not, grown, policy.loss_history))
     return found, best
+
+
+def _crossing_candidate(family: Family, cost_weight: float, chain: Candidate) -> Candidate:
+    """Both orders in one tree, compared with the better one of them as that was with the other: without shifts."""
+    chains = family.grown.chains
+    if len(chains) < 2:
+        return Candidate("two orders", why_not="there is one order alone")
+    if not could_choose(chains, cost_weight):
+        return Candidate("two orders", why_not="perfect choices between them would save next to nothing")
+    found = cross(chains, cost_weight)
+    if found is None or not found.chooses:
+        return Candidate("two orders", why_not="no row would choose")
+    before = chain.history[-1]
+    why_not = "" if found.loss < before else "no better than one order, before shifts"
+    history = np.array([before, found.loss])
+    return Candidate("two orders", found.mean_value, found.mean_cost, why_not, found, history)
 
 
 def _policies(chains: Sequence[Chain], cost_weight: float) -> dict[int, Policy]:

@@ -61,6 +61,8 @@ class Chain:
         The columns of all stages, as its engine keeps them for all ensembles.
     teaches : int ndarray of shape (n,) or None
         The training rows that teach gates; None: all of them.
+    learned : dict
+        For each stage the gain that its last gate was learned from, the gate, and what it says (`gates`).
     """
 
     name: str
@@ -75,6 +77,7 @@ class Chain:
     boosting: Boosting
     blocks: Shared | None = None
     teaches: np.ndarray | None = None
+    learned: dict[int, tuple[Any, ...]] = field(default_factory=dict)
     _regressions: dict[tuple[int, int], Any] = field(default_factory=dict)
 
     @cached_property

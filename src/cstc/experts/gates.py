@@ -36,7 +36,7 @@ from ..parallel import side_by_side
 from .chain import Chain
 from .lazy import LazyExpert
 
-__all__ = ["Gate", "Policy", "expect_gates", "induce"]
+__all__ = ["Gate", "Policy", "could_pay", "expect_gates", "gate_for", "induce", "last_worthwhile", "learn_gate"]
 
 NO_COLUMNS = np.zeros(0, dtype=int)
 RARE = 0.005  # a gate that nearly all rows, or nearly none, pass is no gate
@@ -121,7 +121,7 @@ def induce(chain: Chain, cost_weight: float, lazy: LazyExpert | None = None) -> 
     # 1. At the last stage nothing is left to decide: V_m = l_m + lam * c_m.
     n, last = len(chain.at), len(chain.stages) - 1
     if lazy is None:
-        last = _last_worthwhile(chain, cost_weight)
+        last = last_worthwhile(chain, cost_weight)
         paid = np.full(n, chain.prices[last])
         value = chain.losses[:, last] + cost_weight * paid
     else:
@@ -143,8 +143,8 @@ def induce(chain: Chain, cost_weight: float, lazy: LazyExpert | None = None) -> 
         ways = [all_go, _Way(np.full(n, False), stopping, here)]
         # 3. The gate: a regression of G_k on the features at hand.
         gain = stopping - value
-        if chain.can_gate(stage) and _could_pay(chain, gain, value):
-            gate, said = _learn_gate(chain, stage, gain)
+        if chain.can_gate(stage) and could_pay(chain, gain, value):
+            gate, said = gate_for(chain, stage, gain)
             goes = said > 0
             if RARE <= chain.mean(goes) <= 1 - RARE:
                 decided = np.where(goes, value, stopping) + cost_weight * chain.gate_price
@@ -174,13 +174,13 @@ def induce(chain: Chain, cost_weight: float, lazy: LazyExpert | None = None) -> 
     )
 
 
-def _could_pay(chain: Chain, gain: np.ndarray, value: np.ndarray) -> bool:
+def could_pay(chain: Chain, gain: np.ndarray, value: np.ndarray) -> bool:
     """Whether a perfect gate would be better than all rows going on and better than none; of many rows, noticeably."""
     least = NEGLIGIBLE * chain.mean(value) if len(chain.rows) >= MANY_ROWS else 0.0
     return min(chain.mean(np.maximum(gain, 0.0)), chain.mean(np.maximum(-gain, 0.0))) > least
 
 
-def _last_worthwhile(chain: Chain, cost_weight: float) -> int:
+def last_worthwhile(chain: Chain, cost_weight: float) -> int:
     """The stage after which, of many rows, even perfect gates would save next to nothing: no gate leads there.
 
     At large cost weights that is about half of the stages.  Where rows are few, gates take no time.
@@ -204,7 +204,15 @@ def expect_gates(chains: Sequence[Chain], *, begin: bool = True) -> None:
         progress.plan("gates", work)
 
 
-def _learn_gate(chain: Chain, stage: int, gain: np.ndarray) -> tuple[Gate, np.ndarray]:
+def gate_for(chain: Chain, stage: int, gain: np.ndarray) -> tuple[Gate, np.ndarray]:
+    """`learn_gate`, which is not asked twice for the same: two orders in one tree (`crossings`) share most gates."""
+    known = chain.learned.get(stage)
+    if known is None or not np.array_equal(gain, known[0]):
+        known = chain.learned[stage] = gain, *learn_gate(chain, stage, gain)
+    return known[1], known[2]
+
+
+def learn_gate(chain: Chain, stage: int, gain: np.ndarray) -> tuple[Gate, np.ndarray]:
     """The gate of a stage, and what it says at each row, from the half that did not learn from the row."""
     said = np.empty(len(gain))
     regressions = [chain.regression(stage, half) for half in range(2)]

@@ -3,7 +3,7 @@
 1. Two orders of buying are cut into stages, nested sets of features (`purchases`).
 2. Each stage gets an expert, the best predictor on its features, cross-fitted (`expert`, `chain`).
 3. For the given cost weight, gates are learned from the last stage to the first (`gates`).  Stages that all rows pass
-   are left out.
+   are left out.  Gates may also choose between the orders (`crossings`).
 4. Groups of rows that need different features may get chains of their own (`branches`).
 5. The end of the chain, or all of it, may be an expert that buys on its branches (`lazy`).
 

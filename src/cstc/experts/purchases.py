@@ -7,7 +7,7 @@ constant factor.
 
 Which order is best depends on who will buy: if rows may stop on the way, an expensive feature that settles most of them
 is a better beginning than a cheap one that settles few.  So there are two orders: by the prices, and by what features
-explain alone.  The expected loss decides between them (`gates`).
+explain alone.  The expected loss decides between them (`gates`), or each row does (`crossings`).
 """
 
 from __future__ import annotations
