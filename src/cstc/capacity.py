@@ -1,8 +1,5 @@
 """How much is learned from how many rows: rounds, leaves and folds, where the user leaves them to us.
 
-Any rows
-    A tree sees 70% of the columns, or all of them where there are no more than three: on seven sets, two columns lose
-    0 to 30% less than one by one, three 2 to 3% less on six of them, and more than three are no better for it.
 Few rows
     200 rounds of depth 4 and five folds.  The members of all folds predict together: where few rows leave much noise,
     their mean is better than one ensemble on all rows.
@@ -61,10 +58,9 @@ def capacity_for(n_rows: int) -> Capacity:
 
 def boosted_for(n_rows: int) -> dict[str, Any]:
     """What else changes with the rows, as attributes of `Boosting`."""
-    # two or three columns tell more together than one by one: trees on so few see all of them
-    found: dict[str, Any] = {"in_full_view": 3}
+    found: dict[str, Any] = {}
     if n_rows >= MANY_ROWS:
-        found |= {"max_bin": 127}
+        found |= {"max_bin": 127, "in_full_view": 3}
     if n_rows >= VERY_MANY_ROWS:
         found |= {"feature_fraction": 0.85}
     return found

@@ -165,7 +165,7 @@ def test_shares_of_rows_are_those_of_new_rows():
 
 def test_a_row_pays_for_the_expensive_feature_only_where_it_matters():
     estimator, X, y, _ = dear_for_some("regression", 2000)
-    model = estimator(cost_weight=0.01, **OPTIONS).fit(X[:1500], y[:1500])
+    model = estimator(cost_weight=0.02, **OPTIONS).fit(X[:1500], y[:1500])
     bought = model.model_.bought_items(X[1500:])[:, 4]
     needs = X[1500:, 0] > 0
     assert bought[needs].mean() > 0.9

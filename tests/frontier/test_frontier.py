@@ -95,7 +95,7 @@ def test_range_goes_from_free_to_full(fitted, task):
     # a smaller weight would buy no more: what only the full model buys is worth nothing
     paid = tried.column("mean_cost")[weights > 0]
     assert paid[weights[weights > 0].argmin()] > 0.9 * paid.max()
-    assert len({row["mean_cost"] for row in tried}) >= 7  # few fits are spent where nothing changes
+    assert len({row["mean_cost"] for row in tried}) >= 6  # few fits are spent where nothing changes
 
 
 @each_task
