@@ -286,6 +286,15 @@ def learned(monkeypatch):
     return stages
 
 
+def test_a_gate_is_learned_once_from_the_same_gain(monkeypatch):
+    X, needs, _ = two_kinds(400)
+    chain = make_chain(X, settled_by_x0(X, needs), (0.0, 1.0, 4.0), THREE)
+    stages = learned(monkeypatch)
+    for cost_weight, n_learned in ((0.1, 1), (0.1, 1), (0.2, 2), (0.1, 3)):  # only the last gain of a stage is kept
+        policy = induce(chain, cost_weight)
+        assert (policy.stages, len(stages)) == ([1, 2], n_learned)
+
+
 @pytest.mark.parametrize("many", [False, True])
 def test_of_many_rows_no_gate_is_learned_for_next_to_nothing(many, monkeypatch):
     X, losses = rarely_dear()
