@@ -329,7 +329,7 @@ class CSTCBase(BaseEstimator):
         solution = state["solution"] and NodeParameters(**{k: np.array(v) for k, v in state["solution"].items()})
         candidates = [CandidateRow(*row) for row in state["candidates"]]
         unseen = state["out_of_fold"] and OutOfFold.from_json(state["out_of_fold"])
-        reached, objective = np.array(state["reached"]), state["objective"]
+        reached, objective = np.array(state["reached"]), state.get("objective", "regression")
         self._take(Trained(model, history, True, reached, solution, candidates, unseen, objective))
         self.cost_weight_ = cost_weight_of(self)
         self.costs_ = model.costs
