@@ -20,7 +20,23 @@ from .model import Decisions, Schema
 from .progress import QUIET, Progress
 from .rows import Rows
 
-__all__ = ["CandidateRow", "Method", "OutOfFold", "Preview", "Problem", "Trained"]
+__all__ = ["CandidateRow", "Method", "OutOfFold", "Preview", "Problem", "Ranking", "Trained"]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """What is asked of a ranking.
+
+    Attributes
+    ----------
+    at : int
+        Places that count: it is judged by NDCG@`at`.
+    objective : {"auto", "regression", "lambdarank"}
+        What experts are boosted for.
+    """
+
+    at: int
+    objective: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +64,8 @@ class Problem:
         What fits to the same rows with other cost weights can use again; a method keeps there what it likes.
     decisions : Decisions or None
         What errors cost, where that is weighed instead of the loss.
+    ranking : Ranking or None
+        Where rows are documents that are ranked within their queries.
     start : object
         `Trained.solution` of a fit with a cost weight that is a little larger, if there is one.
     """
@@ -64,6 +82,7 @@ class Problem:
     progress: Progress = QUIET
     shared: dict[str, Any] = field(default_factory=dict)
     decisions: Decisions | None = None
+    ranking: Ranking | None = None
     start: Any = None
 
     @property
@@ -134,6 +153,8 @@ class Trained:
     candidates : list of CandidateRow
     out_of_fold : OutOfFold or None
         What the model says of training rows that did not teach it; None where the method is not cross-fitted.
+    objective : {"regression", "lambdarank"}
+        What a ranking was boosted for.
     """
 
     model: Any
@@ -143,6 +164,7 @@ class Trained:
     solution: Any = None
     candidates: Sequence[CandidateRow] = ()
     out_of_fold: OutOfFold | None = None
+    objective: str = "regression"
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +199,8 @@ class Method(BaseEstimator):
     uses_validation = True
     #: Whether it can weigh errors in money.
     weighs_errors = False
+    #: Whether it can boost for the order of documents within queries.
+    boosts_order = False
     #: Whether it has work for workers (`cluster`).
     uses_workers = False
     #: Of more rows than this, a fit reads some; None: all of them.

@@ -1,8 +1,9 @@
-"""Ranking: squared risk on grades, judged by NDCG@5."""
+"""Ranking: grades of documents, judged by the order within queries, NDCG at the first places."""
 
 from __future__ import annotations
 
 from ..losses import SquaredLoss
+from ..method import Ranking
 from ..metrics import ndcg
 from ..rows import check_queries
 from ._base import CSTCBase
@@ -13,11 +14,13 @@ __all__ = ["CSTCRanker"]
 
 
 class CSTCRanker(CSTCBase):
-    __doc__ = f"""Cost-sensitive tree for ranking: squared risk on the grades, judged by NDCG@5.
+    __doc__ = f"""Cost-sensitive tree for ranking: grades of documents, judged by NDCG at the first places.
 
     Each document takes its own path through the tree and buys only the features that this path needs.
-    {document_parameters()}
+    {document_parameters(ranking=True)}
     {ATTRIBUTES}
+    objective_ : {{"regression", "lambdarank"}}
+        What experts were boosted for.
 
     References
     ----------
@@ -36,6 +39,45 @@ class CSTCRanker(CSTCBase):
     """
 
     _needs_queries = True
+
+    def __init__(
+        self,
+        *,
+        costs=None,
+        cost_weight=None,
+        mean_cost=None,
+        method="auto",
+        objective="auto",
+        at=5,
+        weak_learners="boosted",
+        n_weak_learners=None,
+        weak_learner_depth=None,
+        learning_rate=0.1,
+        early_stopping=20,
+        categorical_features=None,
+        random_state=None,
+        n_jobs=None,
+        device="cpu",
+        verbose=0,
+    ):
+        super().__init__(
+            costs=costs,
+            cost_weight=cost_weight,
+            mean_cost=mean_cost,
+            method=method,
+            weak_learners=weak_learners,
+            n_weak_learners=n_weak_learners,
+            weak_learner_depth=weak_learner_depth,
+            learning_rate=learning_rate,
+            early_stopping=early_stopping,
+            categorical_features=categorical_features,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            device=device,
+            verbose=verbose,
+        )
+        self.objective = objective
+        self.at = at
 
     def fit(
         self,
@@ -104,10 +146,10 @@ class CSTCRanker(CSTCBase):
         """
         return self._predict(X, ids, return_cost=return_cost, budget=budget, unavailable=unavailable)
 
-    def score(self, X, y, *, qid, k=5):
-        """Mean NDCG@k over the queries that have a relevant document, gain ``2^grade - 1``."""
+    def score(self, X, y, *, qid, k=None):
+        """Mean NDCG@k over the queries that have a relevant document, gain ``2^grade - 1``; k is `at` if not given."""
         y = self._check_y(y, reset=False)
-        return ndcg(y, self.predict(X), check_queries(qid, y, "qid"), k)
+        return ndcg(y, self.predict(X), check_queries(qid, y, "qid"), self.at if k is None else k)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -127,5 +169,19 @@ class CSTCRanker(CSTCBase):
                 "no relevant document has a positive weight; at least one row with a grade above 0 must count"
             )
 
+    def _check_method(self, method):
+        if self.objective == "lambdarank" and not method.boosts_order:
+            raise ValueError(
+                f"objective is 'lambdarank', and {type(method).__name__} boosts squared risk only; take "
+                "objective='auto', or method=Experts()"
+            )
+
+    def _take(self, trained):
+        super()._take(trained)
+        self.objective_ = trained.objective
+
     def _loss(self):
         return SquaredLoss()
+
+    def _ranking(self):
+        return Ranking(int(self.at), self.objective)
