@@ -530,3 +530,54 @@ def ndcg(grades, scores, qid, k=5):
             dcg += sum(tied) / len(tied) / math.log2(place + 2)
         values.append(dcg / ideal)
     return sum(values) / len(values) if values else math.nan
+
+
+class QueryOutcome:
+    """The documents of one query on a chain whose gates see places: `scores`, `terminals`, `items` and `costs`.
+
+    `tree` looks at the features and at two made columns for each gate, which are filled node by node.
+    """
+
+    def __init__(self, tree, pool, costs, X, at):
+        n_learners, n_nodes, _ = tree.predict_weights.shape
+        n, n_features = len(X), len(X[0])
+        self.scores, self.terminals = [math.nan] * n, [0] * n
+        learners, features = [set() for _ in X], [set() for _ in X]
+        going = list(range(n))
+        for node in range(n_nodes):
+            for i in going:
+                used = [t for t in range(n_learners) if tree.predict_weights[t, node, 0] != 0]
+                found = [evaluate_learner(pool, t, X[i]) for t in used]
+                total = sum(out * tree.predict_weights[t, node, 0] for t, (out, _) in zip(used, found, strict=True))
+                self.scores[i] = total + tree.predict_intercepts[node, 0]
+                self.terminals[i] = node
+                learners[i].update(used)
+                features[i].update(f for _, met in found for f in met)
+            if node == n_nodes - 1:
+                break
+            best = sorted(self.scores, reverse=True)
+            bar, still = best[min(at, n) - 1], []
+            for i in going:
+                x = [*X[i], *[0.0] * (2 * (n_nodes - 1))]
+                x[n_features + 2 * node] = self.scores[i] - bar
+                x[n_features + 2 * node + 1] = float(sum(other > self.scores[i] for other in self.scores))
+                used = [t for t in range(n_learners) if tree.route_weights[t, node] != 0]
+                found = [evaluate_learner(pool, t, x) for t in used]
+                learners[i].update(used)
+                features[i].update(f for _, met in found for f in met)
+                total = sum(out * tree.route_weights[t, node] for t, (out, _) in zip(used, found, strict=True))
+                if total > tree.thresholds[node]:
+                    still.append(i)
+            going = still
+        whole = [{f for t in used for f in learner_features(pool, t)} for used in learners]
+        self.items = {
+            "branch": [items_of(found, costs.feature_items) for found in features],
+            "learner": [items_of(found, costs.feature_items) for found in whole],
+        }
+        self.costs = {
+            counting: [
+                costs.evaluation * len(used) + sum(costs.prices[r] for r in items)
+                for used, items in zip(learners, found, strict=True)
+            ]
+            for counting, found in self.items.items()
+        }
