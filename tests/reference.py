@@ -581,3 +581,32 @@ class QueryOutcome:
             ]
             for counting, found in self.items.items()
         }
+
+# ----------------------------------------------------------------------------------------- places
+
+
+def worth_of_places(scores, queries, at, error):
+    """What an error at each document can do to NDCG@at: all pairs of all queries, one document at a time."""
+    worth = []
+    for score, query in zip(scores, queries, strict=True):
+        own = [other for other, theirs in zip(scores, queries, strict=True) if theirs == query]
+        total = sum(
+            abs(_gain(score) - _gain(other))
+            * abs(_discount(score, own, at) - _discount(other, own, at))
+            * math.exp(-((score - other) ** 2) / (4 * error**2))
+            for other in own
+        )
+        ideal = sum(_gain(other) * _discount(other, own, at) for other in own)
+        worth.append(total / ideal if ideal > 0 else 0.0)
+    return worth
+
+
+def _gain(score):
+    return 2 ** max(score, 0.0) - 1
+
+
+def _discount(score, own, at):
+    """Of the place of a score among those of its query; equal ones share theirs."""
+    above, equal = sum(other > score for other in own), sum(other == score for other in own)
+    places = range(above + 1, above + equal + 1)
+    return sum(1 / math.log2(1 + place) for place in places if place <= at) / equal
