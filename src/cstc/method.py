@@ -48,6 +48,8 @@ class Problem:
         What fits to the same rows with other cost weights can use again; a method keeps there what it likes.
     decisions : Decisions or None
         What errors cost, where that is weighed instead of the loss.
+    whole_queries : int or None
+        Gates see the places of documents, by the so many best of their query; None: they see rows alone.
     start : object
         `Trained.solution` of a fit with a cost weight that is a little larger, if there is one.
     """
@@ -64,6 +66,7 @@ class Problem:
     progress: Progress = QUIET
     shared: dict[str, Any] = field(default_factory=dict)
     decisions: Decisions | None = None
+    whole_queries: int | None = None
     start: Any = None
 
     @property
@@ -122,7 +125,7 @@ class Trained:
 
     Attributes
     ----------
-    model : FittedTree or Mixture
+    model : FittedTree, Mixture or QueryTree
         A method trains trees; of two of them the estimator makes a mixture.
     loss_history : list of ndarray
         For each stage of training, the loss after every step.
@@ -179,6 +182,8 @@ class Method(BaseEstimator):
     weighs_errors = False
     #: Whether it has work for workers (`cluster`).
     uses_workers = False
+    #: Whether its gates can see whole queries.
+    sees_queries = False
     #: Of more rows than this, a fit reads some; None: all of them.
     rows_per_fit: int | None = None
 

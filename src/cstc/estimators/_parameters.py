@@ -60,8 +60,9 @@ PARAMETERS = """
 ATTRIBUTES = """
     Attributes
     ----------
-    model_ : FittedTree or Mixture
-        The fitted model as flat arrays; a `Mixture` only where `mean_cost` needs one.
+    model_ : FittedTree, Mixture or QueryTree
+        The fitted model as flat arrays; a `Mixture` only where `mean_cost` needs one, and a `QueryTree` only of a
+        ranker with `whole_queries`.
     cost_weight_ : float or tuple of two floats
         The cost weight of the model; of a mixture that of the cheaper model and that of the other.
     costs_ : ResolvedCosts
@@ -127,6 +128,9 @@ def check_parameters(estimator) -> None:
         raise ValueError(f"learning_rate is {value!r}; it must be a finite number above 0")
     if not isinstance(estimator.device, str) or estimator.device not in DEVICES:
         raise ValueError(f"device is {estimator.device!r}; it must be one of {DEVICES}")
+    whole = getattr(estimator, "whole_queries", False)
+    if not isinstance(whole, bool | np.bool_):
+        raise ValueError(f"whole_queries is {whole!r}; it must be True or False")
     check_weak_learners(estimator)
     if not isinstance(estimator.verbose, Integral) or estimator.verbose < 0:
         raise ValueError(f"verbose is {estimator.verbose!r}; it must be 0, 1 or 2")

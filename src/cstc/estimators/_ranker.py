@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sklearn.utils.validation import check_is_fitted
+
 from ..losses import SquaredLoss
 from ..metrics import ndcg
 from ..rows import check_queries
@@ -12,11 +14,20 @@ from ._parameters import ATTRIBUTES, document_parameters
 __all__ = ["CSTCRanker"]
 
 
+PLACES = 5  # gaps are measured from the score of this place
+
+WHOLE_QUERIES = """whole_queries : bool, default=False
+        Whether gates also see the place of a document among the current scores of its query: one far behind the best
+        buys no more, however unsure its score is.  The model is a `QueryTree`, a chain of `Experts` without branches;
+        whatever predicts with it needs `qid`, answers whole queries at a time, and has no budget for a single row."""
+
+
 class CSTCRanker(CSTCBase):
     __doc__ = f"""Cost-sensitive tree for ranking: squared risk on the grades, judged by NDCG@5.
 
     Each document takes its own path through the tree and buys only the features that this path needs.
     {document_parameters()}
+    {WHOLE_QUERIES}
     {ATTRIBUTES}
 
     References
@@ -36,6 +47,43 @@ class CSTCRanker(CSTCBase):
     """
 
     _needs_queries = True
+
+    def __init__(
+        self,
+        *,
+        costs=None,
+        cost_weight=None,
+        mean_cost=None,
+        method="auto",
+        whole_queries=False,
+        weak_learners="boosted",
+        n_weak_learners=None,
+        weak_learner_depth=None,
+        learning_rate=0.1,
+        early_stopping=20,
+        categorical_features=None,
+        random_state=None,
+        n_jobs=None,
+        device="cpu",
+        verbose=0,
+    ):
+        super().__init__(
+            costs=costs,
+            cost_weight=cost_weight,
+            mean_cost=mean_cost,
+            method=method,
+            weak_learners=weak_learners,
+            n_weak_learners=n_weak_learners,
+            weak_learner_depth=weak_learner_depth,
+            learning_rate=learning_rate,
+            early_stopping=early_stopping,
+            categorical_features=categorical_features,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            device=device,
+            verbose=verbose,
+        )
+        self.whole_queries = whole_queries
 
     def fit(
         self,
@@ -94,20 +142,45 @@ class CSTCRanker(CSTCBase):
             scratch=scratch,
         )
 
-    def predict(self, X, *, return_cost=False, budget=None, unavailable=(), ids=None):
+    def predict(self, X, *, qid=None, return_cost=False, budget=None, unavailable=(), ids=None):
         """Scores of shape (n,); within a query, higher is better.
 
-        With `return_cost=True` also what each row pays (`predict_cost`), from the same walk.  With a `budget` no row
+        `qid`, the query of each row, is needed with `whole_queries`; otherwise rows are answered one by one.  With
+        `return_cost=True` also what each row pays (`predict_cost`), from the same walk.  With a `budget` no row
         pays more, and nothing of what is named in `unavailable` (sources, items, features) is bought: rows that would
         need it are answered with what there is.  Where the model is a `Mixture`, `ids`, one for each row, decide which
         of its two models answers a row; without ids the number of the row does.
         """
-        return self._predict(X, ids, return_cost=return_cost, budget=budget, unavailable=unavailable)
+        return self._predict(X, ids, qid=qid, return_cost=return_cost, budget=budget, unavailable=unavailable)
+
+    def predict_cost(self, X, counting="branch", *, qid=None, budget=None, unavailable=(), ids=None):
+        """Exact cost of each row: every item and every weak learner on its path is paid once.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or table of shape (n, n_features)
+        counting : {"branch", "learner"}, default="branch"
+            "branch": the items on the branches that the row takes, what serving really pays.
+            "learner": the paper's, all items of every used weak learner.
+        qid, budget, unavailable, ids : optional
+            As in `predict`; a budget is counted by branches.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        return self._cost_of(X, counting, qid=qid, budget=budget, unavailable=unavailable, ids=ids)
+
+    def apply(self, X, *, qid=None, ids=None):
+        """The terminal element that each row reaches; `qid` and `ids` as in `predict`."""
+        check_is_fitted(self)
+        return self.model_.apply(self._rows(X), qid=qid, ids=ids)
 
     def score(self, X, y, *, qid, k=5):
         """Mean NDCG@k over the queries that have a relevant document, gain ``2^grade - 1``."""
         y = self._check_y(y, reset=False)
-        return ndcg(y, self.predict(X), check_queries(qid, y, "qid"), k)
+        query = check_queries(qid, y, "qid")
+        return ndcg(y, self.predict(X, qid=query), query, k)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -129,3 +202,13 @@ class CSTCRanker(CSTCBase):
 
     def _loss(self):
         return SquaredLoss()
+
+    def _whole_queries(self):
+        return PLACES if self.whole_queries else None
+
+    def _check_method(self, method):
+        if self.whole_queries and not method.sees_queries:
+            raise ValueError(
+                f"whole_queries is True, and {type(method).__name__} looks at rows one by one; leave it out, or take "
+                "method='experts'"
+            )

@@ -24,6 +24,7 @@ from .expectation import Expectation, agreed, calibrated
 from .expert import Expert, constant_expert, grow_experts, grow_on_samples_of, work_of_expert
 from .leaves import with_leaves
 from .purchases import EXPONENTS, LEVELS, Order, Stage, orders_of
+from .queries import Queries, WholeQueries, regression_on_places, whole_queries_of
 
 __all__ = ["Chain", "ChainGrower", "Chains", "gate_members"]
 
@@ -61,6 +62,8 @@ class Chain:
         The columns of all stages, as its engine keeps them for all ensembles.
     teaches : int ndarray of shape (n,) or None
         The training rows that teach gates; None: all of them.
+    queries : Queries or None
+        Theirs, where gates see places; None: gates see rows alone.
     """
 
     name: str
@@ -75,6 +78,7 @@ class Chain:
     boosting: Boosting
     blocks: Shared | None = None
     teaches: np.ndarray | None = None
+    queries: Queries | None = None
     _regressions: dict[tuple[int, int], Any] = field(default_factory=dict)
 
     @cached_property
@@ -124,9 +128,20 @@ class Chain:
         work = sum(work_of(len(self.at) // 2, len(stage.columns), GATE_ROUNDS) for stage in stages)
         return 2 * work, 2 * len(stages)
 
+    def passing_price(self, stage: int) -> float:
+        """What a row pays for trees at a node that it passes: the gate's and, where others look at its score, its own.
+
+        Features are all paid for at the stage where it stops.
+        """
+        own = 0.0 if self.queries is None else self.experts[stage].price(self.boosting.costs)
+        return self.gate_price + own
+
     def regression(self, stage: int, half: int) -> Any:
         """What learns one half of a gate; features are binned once for all cost weights."""
         key = stage, half
+        if key not in self._regressions and self.queries is not None:
+            for number, found in enumerate(regression_on_places(self, stage)):
+                self._regressions[stage, number] = found
         if key not in self._regressions:
             weights = self.rows.weights * (len(self.rows) / self.rows.weights.sum())
             rows, at = replace(self.rows, weights=weights), self.at[self.halves[half]]
@@ -170,6 +185,8 @@ class ChainGrower:
         calibrated, since their probabilities decide.
     more : Samples or None
         Further rows that experts for all rows learn from instead.
+    whole_queries : WholeQueries or None
+        How gates see the places of documents; None: they see rows alone.
 
     Attributes
     ----------
@@ -186,12 +203,17 @@ class ChainGrower:
         report: Callable[[str], None],
         stakes: Loss | None = None,
         more: Samples | None = None,
+        whole_queries: WholeQueries | None = None,
     ):
         self.more = more
+        self.whole_queries = whole_queries
         self.rows, self.boosting, self.folds, self.half, self.report = rows, boosting, folds, half, report
         self.loss = boosting.loss
         self.stakes = self.loss if stakes is None else stakes
-        self.teachers = some_of(np.arange(len(rows)), MOST_TEACHERS)
+        if whole_queries is None:
+            self.teachers = some_of(np.arange(len(rows)), MOST_TEACHERS)
+        else:
+            self.teachers = whole_queries_of(rows.qid, MOST_TEACHERS)
         self.n_grown = 0  # experts
 
     @property
@@ -258,7 +280,7 @@ class ChainGrower:
         expected = Expectation(self.stakes, best, rows)
         teaches = np.flatnonzero(np.isin(at, self.teachers)) if len(self.teachers) < len(self.rows) else None
         chains = [
-            _chain(order, stages, expected, rows, half, boosting, blocks, teaches)
+            _chain(order, stages, expected, rows, half, boosting, blocks, teaches, self.whole_queries)
             for order, stages in zip(orders, staged, strict=True)
         ]
         return Chains(chains if whole else [chain.shifted() for chain in chains], everything, expected)
@@ -358,8 +380,10 @@ def _chain(
     boosting: Boosting,
     blocks: Shared | None,
     teaches: np.ndarray | None,
+    whole_queries: WholeQueries | None,
 ) -> Chain:
     valued = slice(None) if teaches is None else teaches
+    queries = None if whole_queries is None else whole_queries.of(rows.qid[valued])
     costs, experts = boosting.costs, [expert for _, expert in stages]
     prices = np.array([stage.price for stage, _ in stages])
     return Chain(
@@ -375,6 +399,7 @@ def _chain(
         boosting=boosting,
         blocks=blocks,
         teaches=teaches,
+        queries=queries,
     )
 
 

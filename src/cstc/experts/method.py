@@ -28,7 +28,9 @@ from ..capacity import Capacity, boosted_for, capacity_for, folds_for
 from ..cluster import InMemory, Part, core_of_rows
 from ..engines import ENGINES, engine_on
 from ..method import CandidateRow, Method, OutOfFold, Preview, Problem, Trained
+from ..model import FittedTree
 from ..model.build import build_tree
+from ..model.queries import QueryTree
 from ..rows import Rows, Units, folds_of
 from .candidates import Candidate, Family, candidates_for, everything_of, least_of
 from .chain import ChainGrower
@@ -37,6 +39,7 @@ from .fallbacks import fallbacks_for
 from .gates import expect_gates
 from .lazy import LazyExperts
 from .purchases import EXPONENTS, MOST_STAGES
+from .queries import WholeQueries, with_made_columns
 from .sources import Sources, sources_of
 from .worthwhile import weighed_in_money
 
@@ -86,6 +89,7 @@ class Experts(Method):
     uses_validation = False
     weighs_errors = True
     uses_workers = True
+    sees_queries = True
 
     def __init__(self, *, folds=None, rows_per_fit=None, fallbacks=True, sources=None, engine=None):
         self.folds = folds
@@ -155,20 +159,25 @@ class Experts(Method):
             units,
             grow=self.fallbacks,
         )
-        model = build_tree(
+        schema, costs = problem.schema, problem.costs
+        if problem.whole_queries is not None:
+            schema, costs, estimates = with_made_columns(schema, costs, estimates, nodes.shape.n_nodes - 1)
+        model: FittedTree | QueryTree = build_tree(
             nodes.shape,
             scores,
             [None if route is None else route.times(units.risk(1.0)) for route in nodes.routes],
             constant=family.grower.boosting.constant,
-            costs=problem.costs,
+            costs=costs,
             link=problem.loss.link,
-            schema=problem.schema,
+            schema=schema,
             offset=units.offset,
             scale=units.scale,
             fallbacks=fallbacks,
             estimates=estimates,
             decisions=problem.decisions,
         )
+        if problem.whole_queries is not None:
+            model = QueryTree(model, problem.whole_queries)
         at, margins = nodes.out_of_fold()
         return Trained(
             model=model,
@@ -206,7 +215,8 @@ class Experts(Method):
             raise ValueError(f"experts are fitted in folds of {what}, and the data has too few of them; give more")
         _plan(boosting, rows, n_folds)
         stakes = None if problem.decisions is None else problem.stakes
-        grower = ChainGrower(rows, boosting, folds, half, problem.report, stakes, rows.more)
+        seen = None if problem.whole_queries is None else WholeQueries(problem.whole_queries, units.scale)
+        grower = ChainGrower(rows, boosting, folds, half, problem.report, stakes, rows.more, seen)
         grown = grower.grow(np.arange(n), np.arange(rows.X.shape[1]), costs.prices == 0)
         constant = np.tile(boosting.constant, (n, 1))
         unit, boosted_unit = (costs.unit_of_weight(risk(constant)) for risk in (grower.lost, grower.risk))

@@ -296,7 +296,7 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
             self.feature_names_in_ = self.models_[0].feature_names_in_
 
     def _judge(self, model) -> tuple[np.ndarray, float]:
-        margins, costs = model.model_.decide(model._check_X(self._judges.X, reset=False))
+        margins, costs = model.model_.decide(model._check_X(self._judges.X, reset=False), qid=self._judges.qid)
         return costs, quality_of(self.quality, model)[1](model, self._judges, margins)
 
     # -- showing -----------------------------------------------------------------------------------------------
