@@ -210,7 +210,7 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
 
         Up to ten weights between those of the two neighbours are fitted, until a model costs 85 to 100% of `mean_cost`.
         Where that finds none, a `cstc.Mixture` of the neighbours is added, whose mean cost on the validation rows is
-        `mean_cost`.
+        `mean_cost` (none of models that look at whole queries).
 
         Parameters
         ----------
@@ -253,13 +253,15 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
             with fits.working(executor, scratch), watched(fits.progress):
                 bisect(fits, wanted)
             hole = hole_around(fits.points.values(), wanted)
-            if hole is not None:
+            if hole is not None and fits.estimator._whole_queries() is None:
                 mixtures.append(mixture_of(fits, *hole, wanted))
         with all_or_nothing(self):
             self._take(fits, mixtures)
         if hole_around([*fits.points.values(), *mixtures], wanted):
+            whole = fits.estimator._whole_queries() is not None
+            even = "and whole queries have no mixtures: nothing" if whole else "not even a mixture of the two neighbours,"
             warnings.warn(
-                f"nothing that was found around a mean cost of {wanted:g}, not even a mixture of the two neighbours, "
+                f"nothing that was found around a mean cost of {wanted:g}, {even} "
                 "is better on the validation rows than what costs less; tried_ has it all",
                 stacklevel=2,
             )
