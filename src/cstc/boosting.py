@@ -14,6 +14,8 @@ falling prices
     Coupled, and the level of all prices falls from round to round: the order in which features enter is an order
     of buying.
 
+Blind ones may also be grown for the order of documents within queries (`Lambdarank`) instead of the loss.
+
 LightGBM knows features, not items, so features that share an item divide its price: together they pay it once.  Gates
 are small regressions of their own.  Every ensemble is copied once into flat arrays (`flatten_booster`); nothing after
 `fit` calls a booster.
@@ -37,13 +39,14 @@ from .model import TreePool
 from .model.pool import in_steps
 from .parallel import idle_workers, stop_if_asked
 from .progress import QUIET, Progress
-from .rows import Rows, some_of
+from .rows import Rows, Units, some_of
 
 __all__ = [
     "GATE_ROUNDS",
     "Binned",
     "Boosting",
     "GainRegression",
+    "Lambdarank",
     "agreed_rounds",
     "attributions",
     "bin_blocks",
@@ -68,6 +71,65 @@ SHARED_BINS = {"feature_pre_filter": False}
 REPEATABLE = {"deterministic": True, "force_col_wise": True, "verbosity": -1}
 #: Gates learn from differences of expected losses, which are smooth: few leaves, strong shrinkage.
 GATE = {"objective": "regression", "learning_rate": 0.15, "num_leaves": 8, "lambda_l2": 10.0, "feature_fraction": 0.8}
+
+
+#: Of a truth that is a grade; LightGBM's own list ends there, too.
+GAINS = [2**grade - 1 for grade in range(31)]
+TRUNCATED = 30  # places that pairs are made of at least: with few, most documents teach nothing
+
+
+@dataclass(frozen=True, eq=False)
+class Lambdarank:
+    """Boosting for the order of documents within their queries: LightGBM's lambdarank.
+
+    Scores have no unit then: only their differences within a query mean something (`experts.calibration`).
+
+    Attributes
+    ----------
+    at : int
+        Places that count.
+    units : Units
+        Of the grades: targets are in standard units.
+    sizes : int ndarray of shape (n_queries,)
+        Documents of each query, in the order of the rows.
+    """
+
+    at: int
+    units: Units
+    sizes: np.ndarray
+
+    def parameters(self) -> dict[str, Any]:
+        """For LightGBM, in the place of those of the loss.  Hessians are small: `lambda_l2` would drown them."""
+        return {
+            "objective": "lambdarank",
+            "label_gain": GAINS,
+            "lambdarank_truncation_level": max(TRUNCATED, self.at),
+            "metric": "ndcg",
+            "eval_at": [self.at],
+            "lambda_l2": 0.0,
+        }
+
+    @classmethod
+    def of(cls, rows: Rows, at: int, units: Units) -> Lambdarank:
+        """For rows whose queries stand together."""
+        new = np.concatenate([[True], rows.qid[1:] != rows.qid[:-1]])
+        return cls(at, units, np.diff(np.append(np.flatnonzero(new), len(rows))))
+
+    def put_into(self, data: lightgbm.Dataset, rows: Rows, at: np.ndarray) -> lightgbm.Dataset:
+        """The data set of some of the rows, in rising order, with grades and queries instead of targets."""
+        sizes = np.bincount(np.repeat(np.arange(len(self.sizes)), self.sizes)[at])
+        data.set_label(np.rint(self.units.margins(rows.y[at])))
+        data.set_group(sizes[sizes > 0])
+        return data
+
+    def some_of(self, out: np.ndarray, most: int) -> np.ndarray:
+        """Of some rows, about so many at most, of whole queries."""
+        query = np.repeat(np.arange(len(self.sizes)), self.sizes)[out]
+        if len(out) <= most:
+            return out
+        own = np.unique(query)
+        kept = some_of(own, max(1, most * len(own) // len(out)))
+        return out[np.isin(query, kept)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +162,8 @@ class Boosting:
         What grows those that are blind to prices (`engines`).
     device : {"cpu", "cuda"}
         Where XGBoost grows them.
+    lambdarank : Lambdarank or None
+        Where experts are grown for the order of documents, and not for the loss; by LightGBM alone.
     """
 
     loss: Loss
@@ -123,6 +187,7 @@ class Boosting:
     workers: Any = None
     engine: str = "lightgbm"
     device: str = "cpu"
+    lambdarank: Lambdarank | None = None
 
     def starting_at(self, rows: Rows, **changes: Any) -> Boosting:
         """The same from the best constant of some rows on."""
@@ -151,7 +216,8 @@ class Boosting:
             "num_threads": 1,  # independent fits run side by side (`parallel`)
             "max_bin": self.max_bin,
         }
-        return found | ({"num_class": len(self.constant)} if len(self.constant) > 1 else {})
+        found |= {"num_class": len(self.constant)} if len(self.constant) > 1 else {}
+        return found if self.lambdarank is None else found | self.lambdarank.parameters()
 
     def dataset(
         self, rows: Rows, reference: lightgbm.Dataset | None = None, parameters: dict[str, Any] | None = None
@@ -163,7 +229,7 @@ class Boosting:
             weight=mean_one(rows.weights),
             # starting scores instead of boost_from_average keep the constant out of the first tree's leaves;
             # LightGBM wants the scores of one class after the other
-            init_score=np.repeat(self.constant, len(rows)),
+            init_score=np.repeat(self.constant, len(rows)) if self.lambdarank is None else None,
             reference=reference,
             categorical_feature=list(self.categorical),
             params=self.parameters(len(rows)) | (parameters or {}),
@@ -207,8 +273,10 @@ class Binned:
 
     def boost_all(self, n_rounds: int, cost_weight: float = 0.0) -> lightgbm.Booster:
         """One ensemble on all rows."""
-        blocks = self._blocks
-        data = self.boosting.dataset(self.rows) if blocks is None else blocks.together(self.columns)
+        if self.boosting.lambdarank is not None:
+            data = self._part(np.arange(len(self.rows)))  # a copy: queries are put into it
+        else:
+            data = self.boosting.dataset(self.rows) if self._blocks is None else self._blocks.together(self.columns)
         parameters = self._parameters(len(self.rows), cost_weight) | _threads(self.boosting, len(self.rows))
         return _train(self.boosting, parameters, data, n_rounds)
 
@@ -217,7 +285,10 @@ class Binned:
         kept, out = np.flatnonzero(~out), np.flatnonzero(out)
         parameters = self._parameters(len(kept), cost_weight)
         train = self._part(kept)
-        judges = out if self._blocks is None else some_of(out, MOST_JUDGES * max(1, self.boosting.n_rounds // 200))
+        judges, most = out, MOST_JUDGES * max(1, self.boosting.n_rounds // 200)
+        if self._blocks is not None:
+            ranking = self.boosting.lambdarank
+            judges = some_of(out, most) if ranking is None else ranking.some_of(out, most)
         return _train(self.boosting, parameters, train, self.boosting.n_rounds, self._part(judges, train))
 
     def _parameters(self, n_rows: int, cost_weight: float) -> dict[str, Any]:
@@ -227,10 +298,16 @@ class Binned:
     def _part(self, at: np.ndarray, reference: lightgbm.Dataset | None = None) -> lightgbm.Dataset:
         """The rows of the given numbers."""
         if self._blocks is None:
-            return self.boosting.dataset(self.rows.take(at), reference)
-        part = self._blocks.together(self.columns, at)
-        part.set_field("weight", mean_one(self.rows.weights[at]))  # `set_weight` ignores weights that are all 1
-        return part
+            part = self.boosting.dataset(self.rows.take(at), reference)
+        else:
+            part = self._blocks.together(self.columns, at)
+            part.set_field("weight", mean_one(self.rows.weights[at]))  # `set_weight` ignores weights that are all 1
+        ranking = self.boosting.lambdarank
+        if ranking is None:
+            return part
+        if self._blocks is not None:
+            part.set_field("init_score", None)  # blocks are made for the loss; `set_init_score` ignores None
+        return ranking.put_into(part, self.rows, at)
 
 
 def mean_one(weights: np.ndarray) -> np.ndarray:

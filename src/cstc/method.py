@@ -20,7 +20,23 @@ from .model import Decisions, Schema
 from .progress import QUIET, Progress
 from .rows import Rows
 
-__all__ = ["CandidateRow", "Method", "OutOfFold", "Preview", "Problem", "Trained"]
+__all__ = ["CandidateRow", "Method", "OutOfFold", "Preview", "Problem", "Ranking", "Trained"]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """What is asked of a ranking.
+
+    Attributes
+    ----------
+    at : int
+        Places that count: it is judged by NDCG@`at`.
+    objective : {"auto", "regression", "lambdarank"}
+        What experts are boosted for.
+    """
+
+    at: int
+    objective: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +66,8 @@ class Problem:
         What errors cost, where that is weighed instead of the loss.
     whole_queries : int or None
         Gates see the places of documents, by the so many best of their query; None: they see rows alone.
+    ranking : Ranking or None
+        Where rows are documents that are ranked within their queries.
     start : object
         `Trained.solution` of a fit with a cost weight that is a little larger, if there is one.
     """
@@ -67,6 +85,7 @@ class Problem:
     shared: dict[str, Any] = field(default_factory=dict)
     decisions: Decisions | None = None
     whole_queries: int | None = None
+    ranking: Ranking | None = None
     start: Any = None
 
     @property
@@ -137,6 +156,8 @@ class Trained:
     candidates : list of CandidateRow
     out_of_fold : OutOfFold or None
         What the model says of training rows that did not teach it; None where the method is not cross-fitted.
+    objective : {"regression", "lambdarank"}
+        What a ranking was boosted for.
     """
 
     model: Any
@@ -146,6 +167,7 @@ class Trained:
     solution: Any = None
     candidates: Sequence[CandidateRow] = ()
     out_of_fold: OutOfFold | None = None
+    objective: str = "regression"
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,6 +202,8 @@ class Method(BaseEstimator):
     uses_validation = True
     #: Whether it can weigh errors in money.
     weighs_errors = False
+    #: Whether it can boost for the order of documents within queries.
+    boosts_order = False
     #: Whether it has work for workers (`cluster`).
     uses_workers = False
     #: Whether its gates can see whole queries.

@@ -6,6 +6,7 @@ searches of scikit-learn there is a scorer that knows costs.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,10 +25,10 @@ from .resampling import Resamples, auc_draws, r2_draws
 from .rows import Rows, check_queries
 
 __all__ = ["ERROR_COST", "CostScorer", "Quality", "cost_summary", "make_cost_scorer", "ndcg", "ndcg_by_query"]
-__all__ += ["quality_named", "quality_of"]
+__all__ += ["places_of", "quality_named", "quality_of"]
 
 SCORED_DRAWS = 20  # samples on which a scorer is called: each call answers all rows again
-ERROR_COST, NDCG_AT_5 = "error cost, negative", "NDCG@5"
+ERROR_COST, NDCG_AT = "error cost, negative", "NDCG@"
 LOWEST = -1e6  # no quality of interest is below it
 
 
@@ -123,20 +124,28 @@ def quality_of(given: Any, estimator: Any) -> tuple[str, Quality]:
     """The name of the quality and the function."""
     if given is None:
         if estimator._needs_queries:
-            name = NDCG_AT_5
+            name = f"{NDCG_AT}{getattr(estimator, 'at', 5)}"
         elif getattr(estimator, "error_costs", None) is not None:
             name = ERROR_COST
         else:
             name = "AUC" if is_classifier(estimator) else "R²"
-        return name, _OWN[name]()
+        own = quality_named(name)
+        assert own is not None
+        return name, own
     name = given if isinstance(given, str) else getattr(given, "__name__", "quality")
     return name, _Scored(get_scorer(given) if isinstance(given, str) else given, estimator._needs_queries)
 
 
 class _NDCG(Quality):
+    """NDCG@`at`."""
+
+    def __init__(self, at: int):
+        self._at = at
+
     def __call__(self, model: Any, rows: Rows, margins: np.ndarray | None = None) -> float:
         if margins is None:
-            return model.score(rows.X, rows.y, qid=rows.qid)
+            k = {"k": self._at} if hasattr(model, "at") else {}  # systems of `baselines` are judged by five places
+            return model.score(rows.X, rows.y, qid=rows.qid, **k)
         return _mean_of_known(self._by_query(model, rows, margins))
 
     def draws(self, model: Any, rows: Rows, margins: np.ndarray, resamples: Resamples) -> np.ndarray:
@@ -145,7 +154,7 @@ class _NDCG(Quality):
     def _by_query(self, model: Any, rows: Rows, margins: np.ndarray) -> np.ndarray:
         y = model._check_y(rows.y, reset=False)
         check_queries(rows.qid, y, "qid")
-        return ndcg_by_query(y, margins[:, 0], np.asarray(rows.qid), k=5)
+        return ndcg_by_query(y, margins[:, 0], np.asarray(rows.qid), self._at)
 
 
 class _R2(Quality):
@@ -238,12 +247,21 @@ class _Scored(Quality):
         return found
 
 
-_OWN: dict[str, type[Quality]] = {"AUC": _AUC, "R²": _R2, NDCG_AT_5: _NDCG, ERROR_COST: _ErrorCost}
+_OWN: dict[str, type[Quality]] = {"AUC": _AUC, "R²": _R2, ERROR_COST: _ErrorCost}
 
 
 def quality_named(name: str) -> Quality | None:
     """The library's own quality of a name, which can be told of a loaded model too; None for a user's own."""
+    at = places_of(name)
+    if at is not None:
+        return _NDCG(at)
     return _OWN[name]() if name in _OWN else None
+
+
+def places_of(name: str) -> int | None:
+    """Of the name of an NDCG, the places that it looks at; None for all other names."""
+    found = re.fullmatch(f"{NDCG_AT}([1-9][0-9]*)", name)
+    return None if found is None else int(found[1])
 
 
 def _mean_of_known(values: np.ndarray) -> float:
@@ -264,8 +282,9 @@ def make_cost_scorer(quality: Any = None, *, cost_weight: Any = None, mean_cost:
     Parameters
     ----------
     quality : callable, str or None, default=None
-        As in `cstc.Frontier`.  None: R² for regression, AUC for classes, NDCG@5 for ranking; where errors have prices,
-        what they cost, with a minus, so that with ``cost_weight=1`` the score is minus the total cost.
+        As in `cstc.Frontier`.  None: R² for regression, AUC for classes, NDCG at the places that a ranker is asked
+        for; where errors have prices, what they cost, with a minus, so that with ``cost_weight=1`` the score is minus
+        the total cost.
     cost_weight : float, optional
         The score is the quality less `cost_weight` times the mean cost of the rows.  (This is quality for one unit of
         cost, while `cost_weight` of the estimators is risk for one unit.)

@@ -49,22 +49,31 @@ class Needs:
     lost : float ndarray of shape (n, n_items)
         In standard units of what is weighed against cost.
     costs : ResolvedCosts
+    factor : float ndarray of shape (n,) or float
+        What errors at each row are multiplied by; `lost` is, too.
     """
 
     rows: Rows
     half: np.ndarray
     lost: np.ndarray
     costs: ResolvedCosts
+    factor: np.ndarray | float = 1.0
 
     def worth(self, at: np.ndarray) -> np.ndarray:
         """What each item is worth to some rows (bool) on average."""
         return np.average(self.lost[at], axis=0, weights=self.rows.weights[at])
 
 
-def needs_of(boosting: Boosting, rows: Rows, half: np.ndarray, stakes: Loss) -> Needs:
-    """Of some training rows, from ensembles that learned from the other `half` (bool)."""
+def needs_of(
+    boosting: Boosting, rows: Rows, half: np.ndarray, stakes: Loss, factor: np.ndarray | None = None
+) -> Needs:
+    """Of some training rows, from ensembles that learned from the other `half` (bool).
+
+    Errors at a row are multiplied by its `factor`, if there are any.
+    """
     most = max(FEWER_ROWS, min(MOST_ROWS, 2 * MOST_ROWS // len(boosting.constant)))
     at = some_of(np.arange(len(rows)), most)
+    factor = np.ones(len(at)) if factor is None else factor[at]
     rows, half = rows.take(at), half[at]
     boosting = replace(boosting, n_leaves=LEAVES, depth=max(DEPTH, boosting.depth))
     n_half = len(rows) // 2
@@ -80,7 +89,7 @@ def needs_of(boosting: Boosting, rows: Rows, half: np.ndarray, stakes: Loss) -> 
             lost[hears[block]] = _lost(boosting, shares, stakes)
 
     side_by_side([partial(hear, taught) for taught in (half, ~half)], boosting.n_jobs)
-    return Needs(rows, half, lost, boosting.costs)
+    return Needs(rows, half, lost * factor[:, None].astype(np.float32), boosting.costs, factor)
 
 
 def _lost(boosting: Boosting, shares: np.ndarray, stakes: Loss) -> np.ndarray:

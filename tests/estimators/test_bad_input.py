@@ -105,6 +105,10 @@ WRONG = {
     "device": (["gpu", None, 0], "it must be one of ('cpu', 'cuda')"),
 }
 CASES = [(name, value, message) for name, (values, message) in WRONG.items() for value in values]
+OF_RANKERS = {
+    "objective": (["ndcg", None, 3], "it must be one of ('auto', 'regression', 'lambdarank')"),
+    "at": ([*COUNT, None, True], "it must be a whole number, 1 or more"),
+}
 
 TREE = {
     "depth": ([*COUNT, None], "it must be a whole number, 1 or more"),
@@ -144,6 +148,36 @@ def test_wrong_parameters(name, value, message):
             fit(estimator, {name: value})
 
 
+RANKER_CASES = [(name, value, message) for name, (values, message) in OF_RANKERS.items() for value in values]
+
+
+@pytest.mark.parametrize(("name", "value", "message"), RANKER_CASES, ids=lambda value: repr(value)[:20])
+def test_wrong_parameters_of_rankers(name, value, message):
+    with error(f"{name} is {value!r}; {message}"):
+        fit(CSTCRanker, {name: value})
+
+
+@pytest.mark.parametrize(
+    ("parameters", "y", "message"),
+    [
+        ({"method": "paper"}, Y[CSTCRanker], "Paper boosts squared risk only; take objective='auto', or method=Exp"),
+        (PLAIN, Y[CSTCRanker], "Exact boosts squared risk only; take objective='auto', or method=Experts()"),
+        ({"method": Experts(engine="xgboost")}, Y[CSTCRanker], "LightGBM alone grows it here; take engine='lightgbm'"),
+        ({}, Y[CSTCRanker] + 0.5, "grades hold 2.5; it needs whole numbers from 0 to 30, or objective='regression'"),
+    ],
+    ids=["paper", "exact", "xgboost", "half grades"],
+)
+def test_what_cannot_be_boosted_for_the_order_of_documents(parameters, y, message):
+    with error(f"objective is 'lambdarank', and {message}"):
+        fit(CSTCRanker, parameters | {"objective": "lambdarank"}, y=np.abs(y))
+
+
+def test_samples_of_rows_cannot_be_boosted_for_the_order_of_documents():
+    many = {"X": np.tile(X, (3, 1)), "y": np.tile(Y[CSTCRanker], 3), "qid": np.arange(3 * N) // 6}
+    with error("and samples of 100 rows are read without their queries; take rows_per_fit=None, or objective='reg"):
+        fit(CSTCRanker, {"objective": "lambdarank", "method": Experts(rows_per_fit=100)}, **many)
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -181,6 +215,7 @@ def test_wrong_parameters_of_methods(method, name, value, message):
 def test_every_parameter_is_tried_here():
     tried = WRONG.keys() | {"costs", "class_weight", "error_costs", "random_state"}  # errors: test_error_costs
     assert tried == CSTCClassifier().get_params().keys()
+    assert WRONG.keys() | OF_RANKERS.keys() | {"costs", "random_state"} == CSTCRanker().get_params().keys()
     for method, wrong in WRONG_IN_METHODS.items():
         assert wrong.keys() == method().get_params().keys()
 

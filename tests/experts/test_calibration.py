@@ -7,10 +7,12 @@ import pytest
 from scipy.special import log_softmax
 
 from cstc.experts import calibration as module
-from cstc.experts.calibration import calibration
+from cstc.experts.calibration import calibration, graded_expert
 from cstc.experts.expectation import AGREEING, agreed
+from cstc.experts.expert import Expert
 from cstc.losses import ErrorLoss, LogisticLoss, SoftmaxLoss
-from cstc.model import Decisions, probabilities
+from cstc.model import Decisions, TreePool, probabilities
+from cstc.model.build import Score
 from cstc.rows import Rows
 
 
@@ -84,3 +86,38 @@ def test_the_loss_in_money_is_what_decisions_cost():
         expected = loss.expected(margins, np.tile(truth, (200, 1)))[row]
         assert expected == pytest.approx(truth @ decisions.costs[:, decided])
     assert loss.risk(margins, y) == pytest.approx(loss.value(margins, y).mean())
+
+
+# -- scores without a unit -----------------------------------------------------------------------------------------
+
+
+def scored(scores):
+    """An expert that answers with twice its only column, whose out-of-fold margins are the scores."""
+    twice = Score(TreePool.identity(1), np.full((1, 1), 2.0), np.zeros(1))
+    return Expert(twice, np.asarray(scores, dtype=float)[:, None])
+
+
+def test_scores_without_a_unit_are_put_onto_grades_by_least_squares():
+    rng = np.random.default_rng(0)
+    scores, weights = rng.normal(size=50), rng.uniform(0.5, 2.0, size=50)
+    y = 3 * scores + 1 + rng.normal(size=50)
+    expert = graded_expert(scored(scores), Rows(None, y, weights))
+    slope, level = np.polyfit(scores, y, 1, w=np.sqrt(weights))
+    np.testing.assert_allclose(expert.margins[:, 0], slope * scores + level)
+    # what predicts is moved with what is known out of fold
+    np.testing.assert_allclose(expert.score.weights, 2 * slope)
+    np.testing.assert_allclose(expert.score.intercept, level)
+
+
+def test_only_rows_at_which_an_expert_was_heard_say_what_its_scores_mean():
+    heard = np.arange(20) % 2 == 0
+    scores = np.arange(20.0)
+    y = np.where(heard, 2 * scores + 1, 100.0)
+    expert = graded_expert(scored(scores), Rows(None, y, np.ones(20)), heard)
+    np.testing.assert_allclose(expert.margins[:, 0], 2 * scores + 1)
+
+
+@pytest.mark.parametrize("scores", [[1.0, 1.0, 1.0], [3.0, 2.0, 1.0]], ids=["one score", "the wrong way round"])
+def test_scores_that_say_nothing_become_the_mean(scores):
+    expert = graded_expert(scored(scores), Rows(None, np.array([0.0, 1.0, 2.0]), np.ones(3)))
+    np.testing.assert_allclose(expert.margins[:, 0], 1.0)

@@ -117,3 +117,19 @@ def test_the_best_is_that_of_the_rows_that_count():
     for weights, best in ((np.where(kind, 1.0, 1e-3), one), (np.where(kind, 1e-3, 1.0), two)):
         found = calibrated(loss, np.zeros(1), [one, two], rows_of(truth, y, weights))
         assert np.mean(found * best) > 0.5
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(LOSSES), st.integers(0, 2**32 - 1))
+def test_errors_are_multiplied_by_the_factor_of_their_row(name, seed):
+    loss, truth, y = example(name, seed)
+    rng = np.random.default_rng(seed + 1)
+    factor, weights = rng.uniform(0.0, 3.0, size=len(y)), rng.uniform(0.5, 2.0, size=len(y))
+    rows = rows_of(np.zeros((len(y), 1)), y, weights)
+    other = truth + rng.normal(size=truth.shape)
+    plain, expected = Expectation(loss, truth, rows), Expectation(loss, truth, rows, factor)
+    np.testing.assert_allclose(expected(other), factor * plain(other))
+    some = np.arange(0, len(y), 3)
+    np.testing.assert_allclose(expected(other[some], some), factor[some] * plain(other[some], some))
+    observed = np.average(factor * loss.value(other, y), weights=weights)
+    assert np.average(expected(other) + expected.shift(other), weights=weights) == pytest.approx(observed)

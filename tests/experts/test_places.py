@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import reference
 from cstc.experts.places import Places, worth_of_places
 from cstc.rows import Rows, Units
 

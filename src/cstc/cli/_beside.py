@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..baselines import CEGB
+from ..metrics import ndcg
 from ..model import FittedTree
 from ..model.mixture import Mixture
 from ._errors import say
@@ -28,7 +29,8 @@ def systems_beside(training: Any, fitted: Any) -> list[tuple[str, list[dict[str,
     job, rows, judges = training.job, training.rows, training.validation
     model = fitted.models_[-1].model_
     plain = fit_plain(model, model._matrix(rows.X), rows.y, rows.qid, job.random_state)
-    figures = {each.name: each.value for each in figures_of(plain, model._matrix(judges.X), judges.y, judges.qid)}
+    told = figures_of(plain, model._matrix(judges.X), judges.y, judges.qid, at=job.places)
+    figures = {each.name: each.value for each in told}
     # errors in money are a quality with a minus: less is better
     quality = figures[fitted.quality_name_] if model.decisions is None else -(figures["error cost"] or 0.0)
     assert quality is not None  # the frontier was judged by the same rows
@@ -44,12 +46,21 @@ def systems_beside(training: Any, fitted: Any) -> list[tuple[str, list[dict[str,
         X_val=judges.X,
         y_val=judges.y,
         n_points=POINTS,
-        quality=None if model.decisions is None else _error_cost(model),
+        quality=_ndcg_at(job.places) if rows.qid is not None else _error_cost(model) if model.decisions else None,
         verbose=job.verbose,
         **queries,
     )
     points = [{"mean_cost": float(row["mean_cost"]), "quality": float(row["quality"])} for row in own.table_]
     return [*found, ("CEGB", points)]
+
+
+def _ndcg_at(k: int) -> Callable[..., float]:
+    """The quality of a ranking by its first places."""
+
+    def ndcg_at(system: Any, X: Any, y: Any, qid: Any) -> float:
+        return ndcg(y, system.predict(X, qid=qid), qid, k)
+
+    return ndcg_at
 
 
 def _error_cost(model: FittedTree | Mixture) -> Callable[[Any, Any, Any], float]:

@@ -21,6 +21,8 @@ class Job:
     error_costs: str | None
     validation: str | None
     qid: str | None
+    at: int | None
+    objective: str | None
     drop: tuple[str, ...]
     category: tuple[str, ...]
     method: str
@@ -28,6 +30,11 @@ class Job:
     random_state: int
     jobs: int | None
     quiet: bool
+
+    @property
+    def places(self) -> int:
+        """That count in a ranking."""
+        return 5 if self.at is None else self.at
 
     @property
     def verbose(self) -> int:

@@ -46,12 +46,13 @@ def figures_of(
     budget: float | None = None,
     gone: np.ndarray | None = None,
     ids: Any = None,
+    at: int = 5,
 ) -> list[Figure]:
-    """Quality first, then cost; `X` is a matrix of the model."""
+    """Quality first, then cost; `X` is a matrix of the model.  A ranking is judged by its first `at` places."""
     margins, costs = model.decide(X, budget=budget, gone=gone, ids=ids)
     resamples = Resamples.of(len(y), None, qid)
     rows, draws = Rows(None, y, None, qid), cost_draws(costs, resamples)
-    found = [_quality(_face_of(model, qid is not None), rows, margins, resamples)]
+    found = [_quality(_face_of(model, qid is not None, at), rows, margins, resamples)]
     if model.schema.classes is not None:
         found += _of_classes(model, y, margins, costs, resamples)
     elif qid is None:
@@ -94,10 +95,10 @@ def _figure(name: str, value: Callable[[], Any], draws: np.ndarray) -> Figure:
     return Figure(name, float(value()), standard_error(draws))
 
 
-def _face_of(model: FittedTree | Mixture, ranks: bool) -> Any:
+def _face_of(model: FittedTree | Mixture, ranks: bool, at: int) -> Any:
     """An estimator around a model that was loaded: what a quality asks of one."""
     classes = model.schema.classes
-    face: Any = CSTCRanker() if ranks else CSTCRegressor() if classes is None else CSTCClassifier()
+    face: Any = CSTCRanker(at=at) if ranks else CSTCRegressor() if classes is None else CSTCClassifier()
     face.model_ = model
     if classes is not None:
         face.classes_ = classes

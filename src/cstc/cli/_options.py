@@ -133,6 +133,12 @@ def trains(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--category", multiple=True, metavar="COLUMN", help="Its numbers are codes; repeatable."),
         click.option("--drop", multiple=True, metavar="COLUMN", help="Leave it out, such as a name; repeatable."),
+        click.option(
+            "--objective",
+            type=click.Choice(["auto", "regression", "lambdarank"]),
+            help="What a ranking is boosted for; auto if nothing is said.",
+        ),
+        click.option("--at", type=click.IntRange(1), metavar="N", help="Places of a ranking that count; 5."),
         click.option("--qid", metavar="COLUMN", help="The query of each row, for ranking."),
         click.option("--validation", metavar="FILE", type=click.Path(allow_dash=True), help="Rows that teach nothing."),
         click.option("--error-costs", metavar="FILE", type=click.Path(), help="CSV: what each error costs."),

@@ -55,6 +55,9 @@ def check_job(job: Job) -> None:
         raise WrongUse("--task ranking needs --qid, the column with the query of each row")
     if job.qid is not None and job.task not in (None, "ranking"):
         raise WrongUse(f"--qid belongs to ranking, and --task is {job.task}; leave one of them out")
+    for option, value in (("--at", job.at), ("--objective", job.objective)):
+        if value is not None and job.qid is None:
+            raise WrongUse(f"{option} belongs to ranking, which needs --qid, the column with the query of each row")
     if job.error_costs is not None and job.task not in (None, "classification"):
         raise WrongUse(f"--error-costs belongs to classification, and --task is {job.task}")
     if job.jobs is not None and job.jobs < 1 and job.jobs != -1:
@@ -211,6 +214,8 @@ class Training:
             "n_jobs": job.jobs,
         }
         given |= {"weak_learners": "identity"} if job.method == "exact" else {"n_weak_learners": job.rounds}
+        given |= {"at": job.at} if job.at is not None else {}
+        given |= {"objective": job.objective} if job.objective is not None else {}
         if job.error_costs is not None:
             given["error_costs"] = read_error_costs(job.error_costs, job.reading, np.unique(self.rows.y))
         return ESTIMATORS[self.task](**given, **options)

@@ -20,6 +20,7 @@ __all__ = ["evaluate"]
 @table_argument("table", "TEST")
 @click.option("--target", required=True, metavar="COLUMN", help="The true answers.")
 @click.option("--qid", metavar="COLUMN", help="The query of each row, for a model that ranks.")
+@click.option("--at", type=click.IntRange(1), metavar="N", help="Places of a ranking that count; 5.")
 @answering
 @click.option(
     "--train",
@@ -37,6 +38,7 @@ def evaluate(
     table: str,
     target: str,
     qid: str | None,
+    at: int | None,
     budget: float | None,
     unavailable: tuple[str, ...],
     id_column: str | None,
@@ -61,6 +63,9 @@ def evaluate(
 
     if table == train == "-":
         raise WrongUse("standard input can be read once: TEST and --train are both '-'")
+    if at is not None and qid is None:
+        raise WrongUse("--at belongs to a model that ranks, which needs --qid, the column with the query of each row")
+    places = {} if at is None else {"at": at}
     loaded, _ = load_named(model)
     opened = open_table(table, reading)
     # LightGBM beside the model may look at any column
@@ -68,13 +73,13 @@ def evaluate(
     check_output(output, opened.source)
     test = read_labelled(opened, loaded.schema, reading, target, qid, absent=without.names, id_column=id_column)
     X = loaded._matrix(test.X, without.ignored)
-    found = {"model": figures_of(loaded, X, test.y, test.qid, budget=budget, gone=without.gone, ids=test.ids)}
+    found = {"model": figures_of(loaded, X, test.y, test.qid, budget=budget, gone=without.gone, ids=test.ids, **places)}
     if train is not None:
         if budget is not None or unavailable:
             say("LightGBM knows neither --budget nor --unavailable: it buys all that its trees ask for", quiet=quiet)
         rows = read_labelled(open_table(train, reading), loaded.schema, reading, target, qid)
         plain = fit_plain(loaded, loaded._matrix(rows.X), rows.y, rows.qid, random_state)
-        found["LightGBM"] = figures_of(plain, loaded._matrix(test.X), test.y, test.qid)
+        found["LightGBM"] = figures_of(plain, loaded._matrix(test.X), test.y, test.qid, **places)
     if as_json:
         document = {
             who: {each.name: {"value": each.value, "standard_error": each.error} for each in figures}

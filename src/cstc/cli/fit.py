@@ -48,7 +48,7 @@ def fit(job: Job, cost_weight: float | None, mean_cost: float | None, output: st
     full = f"{tree.costs.full_cost:g} for all columns"
     say(f"{output}: a training row costs {model.mean_cost_:.4g} on average, of {full}", quiet=job.quiet)
     if judges is not None:
-        found = figures_of(tree, tree._matrix(judges.X), judges.y, judges.qid)
+        found = figures_of(tree, tree._matrix(judges.X), judges.y, judges.qid, at=job.places)
         say(f"{job.validation}: {in_words(found)}", quiet=job.quiet)
 
 

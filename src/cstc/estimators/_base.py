@@ -33,7 +33,7 @@ from ..engines import check_engine
 from ..folders import is_path
 from ..losses import Loss
 from ..matrix import column_at, is_sparse, missing_columns, rows_at, to_csr
-from ..method import CandidateRow, Method, OutOfFold, Problem, Trained
+from ..method import CandidateRow, Method, OutOfFold, Problem, Ranking, Trained
 from ..model import Decisions, FittedTree, Schema, Training
 from ..model.file import save
 from ..model.mixture import Mixture
@@ -193,6 +193,7 @@ class CSTCBase(BaseEstimator):
             shared={} if shared is None else shared,
             decisions=self._decisions(),
             whole_queries=self._whole_queries(),
+            ranking=self._ranking(),
             start=start,
         )
         if self.mean_cost is None:
@@ -317,7 +318,7 @@ class CSTCBase(BaseEstimator):
     def _as_trained(self) -> Trained:
         """What `_take` was given."""
         found = self.loss_history_, True, self._reached, self._solution, self.candidates_, self._out_of_fold
-        return Trained(self.model_, *found)
+        return Trained(self.model_, *found, getattr(self, "objective_", "regression"))
 
     def _state(self) -> dict:
         """All that a fitted estimator has beside its model, for JSON; `_restore` takes it."""
@@ -329,6 +330,7 @@ class CSTCBase(BaseEstimator):
             "mean_cost": self.mean_cost_,
             "candidates": [list(candidate) for candidate in self.candidates_],
             "out_of_fold": None if self._out_of_fold is None else self._out_of_fold.to_json(),
+            "objective": getattr(self, "objective_", "regression"),
             "solution": None if self._solution is None else {k: v.tolist() for k, v in vars(self._solution).items()},
         }
 
@@ -338,7 +340,8 @@ class CSTCBase(BaseEstimator):
         solution = state["solution"] and NodeParameters(**{k: np.array(v) for k, v in state["solution"].items()})
         candidates = [CandidateRow(*row) for row in state["candidates"]]
         unseen = state["out_of_fold"] and OutOfFold.from_json(state["out_of_fold"])
-        self._take(Trained(model, history, True, np.array(state["reached"]), solution, candidates, unseen))
+        reached, objective = np.array(state["reached"]), state["objective"]
+        self._take(Trained(model, history, True, reached, solution, candidates, unseen, objective))
         self.cost_weight_ = cost_weight_of(self)
         self.costs_ = model.costs
         self.mean_cost_ = state["mean_cost"]
@@ -392,6 +395,10 @@ class CSTCBase(BaseEstimator):
 
     def _decisions(self) -> Decisions | None:
         """What errors cost, where they have prices."""
+        return None
+
+    def _ranking(self) -> Ranking | None:
+        """What is asked of a ranking, where rows are ranked."""
         return None
 
     def _check_weighted(self, y):

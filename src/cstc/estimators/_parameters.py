@@ -29,7 +29,7 @@ PARAMETERS = """
         `Experts`: a chain of boosted experts on growing sets of features, with gates that stop each row in time, and
         branches for groups of rows that need different features.  `Paper`: the paper's procedure, letter by letter.
         `Exact`: the paper's loss, carried on to what is paid and predicted in the end, for plain inputs.  A name means
-        the method with its defaults; "auto" is `Experts()` with boosted trees and `Exact()` with plain inputs.
+        the method with its defaults; "auto" is `Experts()` with boosted trees and `Exact()` with plain inputs.{ranking}
     weak_learners : {{"boosted", "identity"}}, default="boosted"
         Boosted trees of limited depth, or the inputs themselves, unscaled.
     n_weak_learners : int or None, default=None
@@ -83,13 +83,14 @@ ATTRIBUTES = """
     n_features_in_, feature_names_in_
         As in scikit-learn."""
 
+OBJECTIVES = ("auto", "regression", "lambdarank")  # of a ranker
 USUAL_COST_WEIGHT = 0.01  # where nobody gives one
 
 #: How trees are boosted: of no use where there are none.
 BOOSTED_ONLY = ("n_weak_learners", "weak_learner_depth", "learning_rate", "early_stopping", "device")
 
 
-def document_parameters(*, class_weight: bool = False) -> str:
+def document_parameters(*, class_weight: bool = False, ranking: bool = False) -> str:
     """The parameters of one estimator: the three differ in few words."""
     weight = """
     class_weight : dict, "balanced" or None, default=None
@@ -101,7 +102,25 @@ def document_parameters(*, class_weight: bool = False) -> str:
         the decision None) is the price of referring the row to a person: `predict` then answers None.  Tests plus
         errors are minimised, and `predict` takes the decision of least expected cost.  For `Experts`."""
     more = (weight + errors.replace("{{", "{").replace("}}", "}")) if class_weight else ""
-    return PARAMETERS.format(class_weight=more, or_one="; 1 with `error_costs`" if class_weight else "")
+    order = """
+    objective : {"auto", "regression", "lambdarank"}, default="auto"
+        What the experts of `Experts` are boosted for: squared risk on the grades, or the order of documents within
+        queries (LightGBM's lambdarank, whose scores are put back into the units of grades).  "auto": the expert on all
+        features is grown for both, and what orders documents better out of fold is taken for all experts.  Lambdarank
+        needs grades that are whole numbers, and LightGBM; it cannot learn from the samples of
+        ``Experts(rows_per_fit=...)``.  Where it cannot be had, and for the other methods, "auto" is "regression".
+    at : int, default=5
+        Places of a query that count: NDCG@`at` is what `score` and a `Frontier` measure, and what the gates of
+        `Experts` weigh errors by: a document that cannot come near these places needs no further feature.
+    whole_queries : bool, default=False
+        Whether gates of `Experts` also see the place of a document among the current scores of its query: one far
+        behind the best may stop, however unsure its score is.  The model is a `QueryTree`, a chain without branches;
+        whatever predicts with it needs `qid` and answers whole queries at a time, with no budget for a single row."""
+    return PARAMETERS.format(
+        class_weight=more,
+        or_one="; 1 with `error_costs`" if class_weight else "",
+        ranking=order if ranking else "",
+    )
 
 
 def check_parameters(estimator) -> None:
@@ -123,6 +142,12 @@ def check_parameters(estimator) -> None:
     value = estimator.early_stopping
     if value is not None and (not isinstance(value, Integral) or value < 1):
         raise ValueError(f"early_stopping is {value!r}; it must be None or a whole number, 1 or more")
+    value = getattr(estimator, "at", 1)
+    if not isinstance(value, Integral) or isinstance(value, bool | np.bool_) or value < 1:
+        raise ValueError(f"at is {value!r}; it must be a whole number, 1 or more")
+    value = getattr(estimator, "objective", OBJECTIVES[0])
+    if not isinstance(value, str) or value not in OBJECTIVES:
+        raise ValueError(f"objective is {value!r}; it must be one of {OBJECTIVES}")
     value = estimator.learning_rate
     if not isinstance(value, Real) or not 0 < float(value) < np.inf:
         raise ValueError(f"learning_rate is {value!r}; it must be a finite number above 0")

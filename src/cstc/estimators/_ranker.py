@@ -1,10 +1,11 @@
-"""Ranking: squared risk on grades, judged by NDCG@5."""
+"""Ranking: grades of documents, judged by the order within queries, NDCG at the first places."""
 
 from __future__ import annotations
 
 from sklearn.utils.validation import check_is_fitted
 
 from ..losses import SquaredLoss
+from ..method import Ranking
 from ..metrics import ndcg
 from ..rows import check_queries
 from ._base import CSTCBase
@@ -14,21 +15,14 @@ from ._parameters import ATTRIBUTES, document_parameters
 __all__ = ["CSTCRanker"]
 
 
-PLACES = 5  # gaps are measured from the score of this place
-
-WHOLE_QUERIES = """whole_queries : bool, default=False
-        Whether gates also see the place of a document among the current scores of its query: one far behind the best
-        buys no more, however unsure its score is.  The model is a `QueryTree`, a chain of `Experts` without branches;
-        whatever predicts with it needs `qid`, answers whole queries at a time, and has no budget for a single row."""
-
-
 class CSTCRanker(CSTCBase):
-    __doc__ = f"""Cost-sensitive tree for ranking: squared risk on the grades, judged by NDCG@5.
+    __doc__ = f"""Cost-sensitive tree for ranking: grades of documents, judged by NDCG at the first places.
 
     Each document takes its own path through the tree and buys only the features that this path needs.
-    {document_parameters()}
-    {WHOLE_QUERIES}
+    {document_parameters(ranking=True)}
     {ATTRIBUTES}
+    objective_ : {{"regression", "lambdarank"}}
+        What experts were boosted for.
 
     References
     ----------
@@ -55,6 +49,8 @@ class CSTCRanker(CSTCBase):
         cost_weight=None,
         mean_cost=None,
         method="auto",
+        objective="auto",
+        at=5,
         whole_queries=False,
         weak_learners="boosted",
         n_weak_learners=None,
@@ -83,6 +79,8 @@ class CSTCRanker(CSTCBase):
             device=device,
             verbose=verbose,
         )
+        self.objective = objective
+        self.at = at
         self.whole_queries = whole_queries
 
     def fit(
@@ -176,11 +174,11 @@ class CSTCRanker(CSTCBase):
         check_is_fitted(self)
         return self.model_.apply(self._rows(X), qid=qid, ids=ids)
 
-    def score(self, X, y, *, qid, k=5):
-        """Mean NDCG@k over the queries that have a relevant document, gain ``2^grade - 1``."""
+    def score(self, X, y, *, qid, k=None):
+        """Mean NDCG@k over the queries that have a relevant document, gain ``2^grade - 1``; k is `at` if not given."""
         y = self._check_y(y, reset=False)
         query = check_queries(qid, y, "qid")
-        return ndcg(y, self.predict(X, qid=query), query, k)
+        return ndcg(y, self.predict(X, qid=query), query, self.at if k is None else k)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -200,15 +198,27 @@ class CSTCRanker(CSTCBase):
                 "no relevant document has a positive weight; at least one row with a grade above 0 must count"
             )
 
-    def _loss(self):
-        return SquaredLoss()
-
-    def _whole_queries(self):
-        return PLACES if self.whole_queries else None
-
     def _check_method(self, method):
+        if self.objective == "lambdarank" and not method.boosts_order:
+            raise ValueError(
+                f"objective is 'lambdarank', and {type(method).__name__} boosts squared risk only; take "
+                "objective='auto', or method=Experts()"
+            )
         if self.whole_queries and not method.sees_queries:
             raise ValueError(
                 f"whole_queries is True, and {type(method).__name__} looks at rows one by one; leave it out, or take "
-                "method='experts'"
+                "method=Experts()"
             )
+
+    def _take(self, trained):
+        super()._take(trained)
+        self.objective_ = trained.objective
+
+    def _loss(self):
+        return SquaredLoss()
+
+    def _ranking(self):
+        return Ranking(int(self.at), self.objective)
+
+    def _whole_queries(self):
+        return int(self.at) if self.whole_queries else None

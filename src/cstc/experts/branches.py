@@ -88,7 +88,7 @@ def tried(grower: ChainGrower, needs: Needs, parted: Parted) -> float:
     numbers = range(parted.partition.n_groups)
     tasks = [partial(try_out, number, taught) for number in numbers for taught in (True, False)]
     side_by_side(tasks, grower.boosting.n_jobs)
-    losses = grower.stakes.value(margins, rows.y) + cost_weight * prices
+    losses = needs.factor * grower.stakes.value(margins, rows.y) + cost_weight * prices
     return float(np.average(losses, weights=rows.weights))
 
 

@@ -290,7 +290,7 @@ def _groups_of(family: Family) -> Groups | str:
     """
     grower, chains = family.grower, family.grown.chains
     grower.report("what rows need")
-    needs = needs_of(grower.boosting, grower.rows, grower.half, grower.stakes)
+    needs = needs_of(grower.boosting, grower.rows, grower.half, grower.stakes, grower.factor)
     found = part(needs, family.lazy.unit, np.arange(grower.rows.X.shape[1]), grower.boosting.categorical)
     best, least = None, 1.0
     for parted in found[:MOST_TRIED]:

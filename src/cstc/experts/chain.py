@@ -13,16 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from ..boosting import GATE_ROUNDS, Boosting, work_of
+from ..boosting import GATE_ROUNDS, Boosting, Lambdarank, work_of
 from ..cluster import Samples
 from ..costs import ResolvedCosts
 from ..engines import Shared, bin_for_all, regression
 from ..losses import Loss
+from ..metrics import ndcg
 from ..rows import Rows, some_of
-from .calibration import calibrated_expert
+from .calibration import calibrated_expert, graded_expert
 from .expectation import Expectation, agreed, calibrated
 from .expert import Expert, constant_expert, grow_experts, grow_on_samples_of, work_of_expert
 from .leaves import with_leaves
+from .places import Places
 from .purchases import EXPONENTS, LEVELS, Order, Stage, orders_of
 from .queries import Queries, WholeQueries, regression_on_places, whole_queries_of
 
@@ -185,11 +187,20 @@ class ChainGrower:
         calibrated, since their probabilities decide.
     more : Samples or None
         Further rows that experts for all rows learn from instead.
+    places : Places or None
+        What places in a ranking are worth; None: errors at all rows count alike.
+    objective : {"auto", "regression", "lambdarank"}
+        What experts of a ranking are grown for; "auto": whatever orders documents better out of fold.
     whole_queries : WholeQueries or None
         How gates see the places of documents; None: they see rows alone.
 
     Attributes
     ----------
+    factor : ndarray of shape (n,)
+        What errors at each row are multiplied by; known when the chains for all rows are grown, 1 until then.
+    of_experts : Boosting
+        How experts for all rows are grown: for the loss, or for the order within queries.  Those of groups always are
+        grown for the loss: documents of one query may lie in several groups, and their scores must be comparable.
     teachers : int ndarray
         The rows that teach gates, and at which the values of chains and groups are known.
     """
@@ -203,10 +214,13 @@ class ChainGrower:
         report: Callable[[str], None],
         stakes: Loss | None = None,
         more: Samples | None = None,
+        places: Places | None = None,
+        objective: str = "regression",
         whole_queries: WholeQueries | None = None,
     ):
-        self.more = more
+        self.more, self.places, self.objective, self.of_experts = more, places, objective, boosting
         self.whole_queries = whole_queries
+        self.factor = np.ones(len(rows))
         self.rows, self.boosting, self.folds, self.half, self.report = rows, boosting, folds, half, report
         self.loss = boosting.loss
         self.stakes = self.loss if stakes is None else stakes
@@ -225,10 +239,13 @@ class ChainGrower:
         rows = self.rows if rows is None else rows
         return self.loss.risk(margins, rows.y, rows.weights)
 
-    def lost(self, margins: np.ndarray, rows: Rows | None = None) -> float:
-        """Observed mean of what is weighed against cost."""
-        rows = self.rows if rows is None else rows
-        return self.stakes.risk(margins, rows.y, rows.weights)
+    def observed(self, margins: np.ndarray, at: Any = slice(None)) -> np.ndarray:
+        """What is weighed against cost, as it was observed at some of the rows."""
+        return self.factor[at] * self.stakes.value(margins, self.rows.y[at])
+
+    def lost(self, margins: np.ndarray, at: Any = slice(None)) -> float:
+        """The mean of that."""
+        return float(np.average(self.observed(margins, at), weights=self.rows.weights[at]))
 
     def grow(self, at: np.ndarray, columns: np.ndarray, paid: np.ndarray) -> Chains:
         """Chains for the rows `at` that may buy `columns` and have the items in `paid`.
@@ -243,7 +260,7 @@ class ChainGrower:
             boosting = replace(boosting, constant=self.constant_of(rows))
             boosting = with_leaves(boosting, rows, folds, columns)
         more = self.more if whole else None
-        experts = _ExpertStore(rows, folds, self.loss if self.calibrates else None, more)
+        experts = _ExpertStore(rows, folds, self.in_units, more)
         # 2. orders of buying, cut into stages, and an expert for each stage
         if whole:
             self.report("orders of buying")
@@ -255,16 +272,19 @@ class ChainGrower:
         sets = [columns, *(stage.columns for order in orders for stage in order.stages)]
         if whole:
             self.report(f"{len({each.tobytes() for each in sets})} experts on up to {len(columns)} features")
-        wanted = [(each, boosting) for each in sets]
         names = [f"the expert on all features{of_whom}"]
         for order in orders:
             names += [f"the expert of stage {k}, {order.name}{of_whom}," for k in range(len(order.stages))]
         if boosting.costs.evaluation:
-            wanted += [(each, _hasty(boosting)) for each in sets[1:] if len(each)]
             names += [name for name, each in zip(names[1:], sets[1:], strict=True) if len(each)]
+        blocks = bin_for_all(boosting, rows, [each for each in sets if len(each)], ahead=boosting.workers is None)
+        if whole:
+            boosting = self.of_experts = self._for_objective(experts, columns, names[0], blocks)
+        wanted = [(each, boosting) for each in sets]
+        if boosting.costs.evaluation:
+            wanted += [(each, _hasty(boosting)) for each in sets[1:] if len(each)]
         work, n_boosters = experts.work(wanted)
         progress.begin(f"experts{of_whom}", work, n_boosters, once=whole)
-        blocks = bin_for_all(boosting, rows, [each for each in sets if len(each)], ahead=boosting.workers is None)
         experts.grow(wanted, names, blocks)
         self.n_grown += len(experts)
         everything = experts[columns, boosting]
@@ -277,7 +297,9 @@ class ChainGrower:
             best = agreed(self.loss, margins, rows)
         else:
             best = calibrated(self.loss, boosting.constant, margins, rows)
-        expected = Expectation(self.stakes, best, rows)
+        if whole and self.places is not None:
+            self.factor = self.places.weights(best, rows)
+        expected = Expectation(self.stakes, best, rows, self.factor[at])
         teaches = np.flatnonzero(np.isin(at, self.teachers)) if len(self.teachers) < len(self.rows) else None
         chains = [
             _chain(order, stages, expected, rows, half, boosting, blocks, teaches, self.whole_queries)
@@ -285,11 +307,43 @@ class ChainGrower:
         ]
         return Chains(chains if whole else [chain.shifted() for chain in chains], everything, expected)
 
+    def _for_objective(
+        self, experts: _ExpertStore, columns: np.ndarray, name: str, blocks: Shared | None
+    ) -> Boosting:
+        """How experts for all rows are grown; where that is left open, both experts on all columns are compared."""
+        if self.objective == "regression" or not len(columns):
+            return self.boosting
+        assert self.places is not None
+        at, units = self.places.at, self.places.units
+        for_order = replace(self.boosting, lambdarank=Lambdarank.of(self.rows, at, units))
+        if self.objective == "lambdarank":
+            return for_order
+        tried = [(columns, self.boosting), (columns, for_order)]
+        self.boosting.progress.begin("objectives", *experts.work(tried), once=True)
+        experts.grow(tried, [name, f"{name} for the order of documents,"], blocks)
+        grades = units.margins(self.rows.y)
+        better, worse = sorted(
+            (self.boosting, for_order),  # of equal ones the first
+            key=lambda each: ndcg(grades, experts[columns, each].margins[:, 0], self.rows.qid, at),
+            reverse=True,
+        )
+        experts.forget(columns, worse)
+        return better
+
+    def in_units(
+        self, expert: Expert, boosting: Boosting, heard: Any = slice(None), rows: Rows | None = None
+    ) -> Expert:
+        """An expert whose answers can be compared with those of all others, by the rows at which it was heard."""
+        rows = self.rows if rows is None else rows
+        if boosting.lambdarank is not None:
+            return graded_expert(expert, rows, heard)
+        return calibrated_expert(expert, self.loss, rows, heard) if self.calibrates else expert
+
     def cheapest(self, at: np.ndarray, free: Expert) -> Expert:
         """The better answer at some rows for which nothing more is bought: that of `free`, or their own constant."""
         group = Rows(None, self.rows.y[at], self.rows.weights[at])
         own = constant_expert(self.constant_of(group), len(self.rows))
-        return free if self.lost(free.margins[at], group) <= self.lost(own.margins[at], group) else own
+        return free if self.lost(free.margins[at], at) <= self.lost(own.margins[at], at) else own
 
     def constant_of(self, group: Rows) -> np.ndarray:
         """What a group starts from: its own constant, with a few rows of all others, so that no class is impossible."""
@@ -301,27 +355,30 @@ class ChainGrower:
 class _ExpertStore:
     """Experts on some rows, each grown once for its columns and its number of rounds."""
 
-    def __init__(self, rows: Rows, folds: np.ndarray, calibrated_by: Loss | None, more: Samples | None):
-        self._rows, self._folds, self._calibrated_by, self._more = rows, folds, calibrated_by, more
-        self._grown: dict[tuple[bytes, int], Expert] = {}
+    def __init__(self, rows: Rows, folds: np.ndarray, in_units: Callable[..., Expert], more: Samples | None):
+        self._rows, self._folds, self._in_units, self._more = rows, folds, in_units, more
+        self._grown: dict[tuple[bytes, int, bool], Expert] = {}
 
     def grow(
         self, wanted: Sequence[tuple[np.ndarray, Boosting]], names: Sequence[str], blocks: Shared | None
     ) -> None:
-        distinct = {self._key(*each): each for each in wanted}
+        distinct = {self._key(*each): each for each in wanted if self._key(*each) not in self._grown}
         called = {self._key(*each): name for each, name in reversed(list(zip(wanted, names, strict=True)))}
         of_whom = [called[key] for key in distinct]
         if self._more is None:
             found = grow_experts(list(distinct.values()), self._rows, self._folds, blocks, names=of_whom)
         else:
             found = grow_on_samples_of(list(distinct.values()), self._rows, self._more, self._n_members, of_whom)
-        if self._calibrated_by is not None:
-            found = [calibrated_expert(expert, self._calibrated_by, self._rows) for expert in found]
-        self._grown |= dict(zip(distinct, found, strict=True))
+        for (key, (_, boosting)), expert in zip(distinct.items(), found, strict=True):
+            self._grown[key] = self._in_units(expert, boosting, rows=self._rows)
+
+    def forget(self, columns: np.ndarray, boosting: Boosting) -> None:
+        del self._grown[self._key(columns, boosting)]
 
     def work(self, wanted: Sequence[tuple[np.ndarray, Boosting]]) -> tuple[float, int]:
         """What growing them takes, and how many boosters that is."""
         distinct = {self._key(*each): each for each in wanted if len(each[0])}
+        distinct = {key: each for key, each in distinct.items() if key not in self._grown}
         if self._more is not None:
             n_rows, n = self._more.n_per_fit, self._n_members
             work = sum(n * work_of(n_rows, len(columns), each.n_rounds) for columns, each in distinct.values())
@@ -346,8 +403,8 @@ class _ExpertStore:
         return len(self._grown)
 
     @staticmethod
-    def _key(columns: np.ndarray, boosting: Boosting) -> tuple[bytes, int]:
-        return columns.tobytes(), boosting.n_rounds
+    def _key(columns: np.ndarray, boosting: Boosting) -> tuple[bytes, int, bool]:
+        return columns.tobytes(), boosting.n_rounds, boosting.lambdarank is not None
 
 
 def _hasty(boosting: Boosting) -> Boosting:

@@ -58,19 +58,22 @@ class Expectation:
     best : ndarray of shape (n, n_outputs)
         Margins of the best expert, out of fold and calibrated.
     rows : Rows
+    factor : ndarray of shape (n,) or None
+        What errors at each row are multiplied by (`places`); None: 1.
     """
 
-    def __init__(self, loss: Loss, best: np.ndarray, rows: Rows):
+    def __init__(self, loss: Loss, best: np.ndarray, rows: Rows, factor: np.ndarray | None = None):
         self._loss, self._y, self._weights = loss, rows.y, rows.weights
+        self._factor = np.ones(len(rows)) if factor is None else factor
         self._mean = loss.mean(best)
         self._lacks = self._observed(best) - self(best)
 
     def _observed(self, margins: np.ndarray, at: Any = slice(None)) -> np.ndarray:
-        return self._loss.value(margins, self._y[at])
+        return self._factor[at] * self._loss.value(margins, self._y[at])
 
     def __call__(self, margins: np.ndarray, at: Any = slice(None)) -> np.ndarray:
         """What margins at some rows are expected to lose there, if the best expert is right."""
-        return self._loss.expected(margins, self._mean[at])
+        return self._factor[at] * self._loss.expected(margins, self._mean[at])
 
     def shift(self, margins: np.ndarray, at: Any = slice(None)) -> float:
         """What the mean of that lacks of the mean that was observed.

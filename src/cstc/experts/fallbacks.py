@@ -23,14 +23,13 @@ import numpy as np
 
 from ..capacity import MANY_ROWS
 from ..costs import ResolvedCosts
-from ..losses import Loss
 from ..matrix import is_sparse, rows_at
 from ..model.averaging import averaged_scores, without
 from ..model.build import Score
 from ..model.fallbacks import UNKNOWN, Estimates
-from ..rows import Rows, Units, some_of
-from .calibration import calibrated_expert
+from ..rows import Units, some_of
 from .candidates import Family, Nodes
+from .chain import ChainGrower
 from .expert import Expert, grow_experts
 from .purchases import Stage, orders_of
 from .sources import Sources
@@ -136,11 +135,10 @@ def _option(
     *,
     measure: bool = True,
 ) -> _Option:
-    rows, boosting = family.grower.rows, family.grower.boosting
-    loss = family.grower.stakes
-    losses = _losses(store, expert, rows, loss, at, heard)
+    boosting = family.grower.boosting
+    losses = _losses(store, expert, family.grower, at, heard)
     price = _price(boosting.costs, np.unique(score.pool.feature))
-    harm = _harm(store, expert, rows, loss, at) if measure else np.zeros(len(store.sources.names))
+    harm = _harm(store, expert, family.grower, at) if measure else np.zeros(len(store.sources.names))
     return _Option(expert, score, losses, harm, price)
 
 
@@ -166,7 +164,7 @@ def _without_head_start(losses: np.ndarray, taken: list[_Option], family: Family
 
 def _measured(store: Fallbacks, family: Family, option: _Option) -> _Option:
     """An option with what each source means to it."""
-    return replace(option, harm=_harm(store, option.expert, family.grower.rows, family.grower.stakes, None))
+    return replace(option, harm=_harm(store, option.expert, family.grower, None))
 
 
 def _with_more_members(taken: list[_Option], room: float) -> list[_Option]:
@@ -176,32 +174,32 @@ def _with_more_members(taken: list[_Option], room: float) -> list[_Option]:
 
 
 def _losses(
-    store: Fallbacks, expert: Expert, rows: Rows, loss: Loss, at: np.ndarray | None, heard: Any = None
+    store: Fallbacks, expert: Expert, grower: ChainGrower, at: np.ndarray | None, heard: Any = None
 ) -> np.ndarray:
     """What an expert loses at each training row, out of fold; NaN where it is not for the row."""
     key = id(expert)
     if key not in store.losses:
-        found = np.full(len(rows), np.nan)
-        here = np.arange(len(rows)) if at is None else at
+        found = np.full(len(grower.rows), np.nan)
+        here = np.arange(len(grower.rows)) if at is None else at
         here = here if heard is None else here[heard]
         margins = expert.margins if heard is None else expert.margins[heard]
-        found[here] = loss.value(margins, rows.y[here])
+        found[here] = grower.observed(margins, here)
         store.losses[key] = found
         store.kept.append(expert)
     return store.losses[key]
 
 
-def _harm(store: Fallbacks, expert: Expert, rows: Rows, loss: Loss, at: np.ndarray | None) -> np.ndarray:
+def _harm(store: Fallbacks, expert: Expert, grower: ChainGrower, at: np.ndarray | None) -> np.ndarray:
     """What an expert loses more without each source, its trees averaged; 0 for those that it hardly asks."""
     key = id(expert)
     if key not in store.harm:
-        store.harm[key] = _measured_harm(store.sources, expert, rows, loss, at)
+        store.harm[key] = _measured_harm(store.sources, expert, grower, at)
         store.kept.append(expert)
     return store.harm[key]
 
 
 def _measured_harm(
-    sources: Sources, expert: Expert, rows: Rows, loss: Loss, at: np.ndarray | None
+    sources: Sources, expert: Expert, grower: ChainGrower, at: np.ndarray | None
 ) -> np.ndarray:
     harm = np.zeros(len(sources.names))
     feature = expert.part(1).pool.feature
@@ -209,17 +207,18 @@ def _measured_harm(
     order = np.argsort(-asks, kind="stable")[:MOST_SOURCES]
     asked = [int(source) for source in order if asks[source]]
     lost = [np.flatnonzero(sources.columns[source]) for source in asked]
-    harm[asked] = _harm_without(expert, rows, loss, at, lost)
+    harm[asked] = _harm_without(expert, grower, at, lost)
     return harm
 
 
 def _harm_without(
-    expert: Expert, rows: Rows, loss: Loss, at: np.ndarray | None, lost: Sequence[np.ndarray]
+    expert: Expert, grower: ChainGrower, at: np.ndarray | None, lost: Sequence[np.ndarray]
 ) -> np.ndarray:
     """What an expert loses more without some columns, its trees averaged; for each of several such losses.
 
     Each member says it of rows that it never saw.  One is enough where rows are many.
     """
+    rows = grower.rows
     everywhere = np.arange(len(rows)) if at is None else at
     more, n_rows = np.zeros(len(lost)), 0.0
     members = expert.members or [expert.score]
@@ -228,11 +227,11 @@ def _harm_without(
         here = some_of(everywhere[out], MOST_ROWS)
         if n_rows >= MOST_ROWS or not len(here) or not lost:
             break
-        X, y, weights = rows_at(rows.X, here), rows.y[here], rows.weights[here]
+        X, weights = rows_at(rows.X, here), rows.weights[here]
 
         # the first is what is said with nothing lost
         said = _said_without(score, X, [np.zeros(0, dtype=int), *lost])
-        losses = [loss.value(margins, y) for margins in said]
+        losses = [grower.observed(margins, here) for margins in said]
         risks = np.array([np.average(each, weights=weights) for each in losses])
         more += len(here) * (risks[1:] - risks[0])
         n_rows += len(here)
@@ -266,7 +265,6 @@ def _set_harm(
 ) -> np.ndarray:
     """What an expert loses more if only a set is known; unknown for experts of groups, and where a set is no part."""
     harm = np.full(len(sets), UNKNOWN)
-    rows, loss = family.grower.rows, family.grower.stakes
     used = np.unique(option.score.pool.feature)
     used = used[used >= 0]
     if at is not None:
@@ -276,7 +274,7 @@ def _set_harm(
     new = {part.tobytes(): part for part in parts if 0 < len(part) < len(used)}
     new = {key: part for key, part in new.items() if key not in known}
     lost = [np.setdiff1d(used, part) for part in new.values()]
-    known.update(zip(new, _harm_without(option.expert, rows, loss, None, lost).tolist(), strict=True))
+    known.update(zip(new, _harm_without(option.expert, family.grower, None, lost).tolist(), strict=True))
     for number, part in enumerate(parts):
         harm[number] = known.get(part.tobytes(), UNKNOWN)
     return harm
@@ -284,7 +282,7 @@ def _set_harm(
 
 def _for_outages(store: Fallbacks, family: Family, nodes: Nodes, own: list[_Option]) -> list[_Option]:
     """An expert without the source that hurts most, for each node whose expert is for all rows, the worst first."""
-    rows, boosting, folds = family.grower.rows, family.grower.boosting, family.grower.folds
+    rows, boosting, folds = family.grower.rows, family.grower.of_experts, family.grower.folds
     constant = _losses_of_constant(family)
     wanted: dict[bytes, tuple[float, np.ndarray]] = {}
     worst = np.argsort([-option.harm.max(initial=0.0) for option in own], kind="stable")
@@ -312,9 +310,7 @@ def _for_outages(store: Fallbacks, family: Family, nodes: Nodes, own: list[_Opti
         first = [folds == fold for fold in np.unique(folds)[:n_members]]
         for (columns, _), expert in zip(missing, grow_experts(missing, rows, blocks=blocks, parts=first), strict=True):
             heard = np.any(first, axis=0)
-            if family.grower.calibrates:
-                expert = calibrated_expert(expert, boosting.loss, rows, heard)
-            store.grown[columns.tobytes()] = expert, heard
+            store.grown[columns.tobytes()] = family.grower.in_units(expert, boosting, heard), heard
     found = []
     for key in wanted:
         expert, heard = store.grown[key]
@@ -394,7 +390,7 @@ def _for_budgets(
 
 def _losses_of_constant(family: Family) -> np.ndarray:
     rows, boosting = family.grower.rows, family.grower.boosting
-    return family.grower.stakes.value(np.tile(boosting.constant, (len(rows), 1)), rows.y)
+    return family.grower.observed(np.tile(boosting.constant, (len(rows), 1)))
 
 
 def _at_nodes(nodes: Nodes, options: list[_Option], weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

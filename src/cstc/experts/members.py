@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -213,7 +213,9 @@ class _There:
     def __init__(self, wanted: Wanted, rows: Rows, blocks: Any):
         self.wanted = wanted
         self._part, self._workers = rows.part, wanted.boosting.workers
-        self._bins = Bins(rows.part, bare(wanted.boosting), None if blocks is None else blocks.sets)
+        # bins are the same for both objectives, and are kept for the loss
+        plain = replace(wanted.boosting, lambdarank=None)
+        self._bins = Bins(rows.part, bare(plain), None if blocks is None else blocks.sets)
 
     def grow(self) -> Members:
         wanted, numbers = self.wanted, range(len(self.wanted.parts))

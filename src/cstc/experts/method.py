@@ -38,6 +38,7 @@ from .expert import scores_of, work_of_expert
 from .fallbacks import fallbacks_for
 from .gates import expect_gates
 from .lazy import LazyExperts
+from .places import Places
 from .purchases import EXPONENTS, MOST_STAGES
 from .queries import WholeQueries, with_made_columns
 from .sources import Sources, sources_of
@@ -88,6 +89,7 @@ class Experts(Method):
     takes = ("boosted",)
     uses_validation = False
     weighs_errors = True
+    boosts_order = True
     uses_workers = True
     sees_queries = True
 
@@ -186,6 +188,7 @@ class Experts(Method):
             reached=nodes.reached,
             candidates=[_row(candidate, taken, units) for candidate in candidates],
             out_of_fold=OutOfFold(family.numbers(at), units.margins(margins).astype(np.float32)),
+            objective="regression" if family.grower.of_experts.lambdarank is None else "lambdarank",
         )
 
     def n_ensembles(self, shared: dict[str, Any]) -> int:
@@ -215,8 +218,10 @@ class Experts(Method):
             raise ValueError(f"experts are fitted in folds of {what}, and the data has too few of them; give more")
         _plan(boosting, rows, n_folds)
         stakes = None if problem.decisions is None else problem.stakes
+        places = None if problem.ranking is None else Places(problem.ranking.at, units)
+        objective = _objective(problem, rows)
         seen = None if problem.whole_queries is None else WholeQueries(problem.whole_queries, units.scale)
-        grower = ChainGrower(rows, boosting, folds, half, problem.report, stakes, rows.more, seen)
+        grower = ChainGrower(rows, boosting, folds, half, problem.report, stakes, rows.more, places, objective, seen)
         grown = grower.grow(np.arange(n), np.arange(rows.X.shape[1]), costs.prices == 0)
         constant = np.tile(boosting.constant, (n, 1))
         unit, boosted_unit = (costs.unit_of_weight(risk(constant)) for risk in (grower.lost, grower.risk))
@@ -249,6 +254,26 @@ class Experts(Method):
             rows = replace(rows, part=Part(InMemory(rows)))
         core, more = core_of_rows(rows, most)
         return replace(rows.take(core), more=more), core
+
+
+def _objective(problem: Problem, rows: Rows) -> str:
+    """What experts may be grown for; where something forbids the order of documents, an error for who asks for it."""
+    ranking = problem.ranking
+    if ranking is None or ranking.objective == "regression":
+        return "regression"
+    why_not = None
+    if problem.boosting.engine != "lightgbm":
+        why_not = "LightGBM alone grows it here; take engine='lightgbm' and device='cpu'"
+    elif rows.more is not None:
+        why_not = f"samples of {rows.more.n_per_fit} rows are read without their queries; take rows_per_fit=None"
+    elif (problem.rows.y != np.rint(problem.rows.y)).any():
+        broken = problem.rows.y[problem.rows.y != np.rint(problem.rows.y)][0]
+        why_not = f"grades hold {broken:g}; it needs whole numbers from 0 to 30"
+    if why_not is None:
+        return ranking.objective
+    if ranking.objective == "lambdarank":
+        raise ValueError(f"objective is 'lambdarank', and {why_not}, or objective='regression'")
+    return "regression"
 
 
 def _plan(boosting: Boosting, rows: Rows, n_folds: int) -> None:

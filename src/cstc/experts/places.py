@@ -117,7 +117,7 @@ class Places:
     units: Units
 
     def weights(self, best: np.ndarray, rows: Rows) -> np.ndarray:
-        """What errors at documents weigh, with the standard margins of the best expert, out of fold; their mean is 1."""
+        """What errors at documents weigh, by the margins of the best expert out of fold; their mean is 1."""
         scores = self.units.margins(best)[:, 0]
         error = ERROR * _spread(scores, rows)
         if not error > 0:  # one score for all: nobody has a place

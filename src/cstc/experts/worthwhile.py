@@ -71,4 +71,4 @@ def _values(family: Family, candidate: Candidate, cost_weight: float) -> np.ndar
     at, margins = candidate.nodes(grower.boosting.costs).out_of_fold()
     rows, paid = candidate.paid()
     paid = cost_weight * paid[np.argsort(rows, kind="stable")]
-    return np.stack([expected(margins, at), grower.stakes.value(margins, grower.rows.y[at])]) + paid
+    return np.stack([expected(margins, at), grower.observed(margins, at)]) + paid

@@ -47,9 +47,10 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
         At most so many fits, where `cost_weights` is None.
     quality : callable, str or None, default=None
         What to compare models by; higher is better.  None: R² for regression, AUC for two classes, the mean of
-        each class's AUC against the others for more, NDCG@5 for ranking, and for an estimator with `error_costs` what
-        errors cost, with a minus.  A name of scikit-learn's scorers, or a function ``(estimator, X, y)``; a ranker's
-        function also gets ``qid=``, and where rows have weights it gets ``sample_weight=``.
+        each class's AUC against the others for more, NDCG at the first `at` places (5, if the ranker is not told
+        otherwise) for ranking, and for an estimator with `error_costs` what errors cost, with a minus.  A name of
+        scikit-learn's scorers, or a function ``(estimator, X, y)``; a ranker's function also gets ``qid=``, and where
+        rows have weights it gets ``sample_weight=``.
     validation_fraction : float, default=0.2
         Part of the rows that is held out for choosing when `fit` is given no validation data (whole queries for a
         ranker, stratified for classes).

@@ -54,6 +54,8 @@ class Seen:
         The items on the branch to each leaf, packed (`TreePool.position_bits`).
     loss : Loss
     costs : ResolvedCosts
+    at : int
+        Places of a ranking that count.
     """
 
     rows: Rows
@@ -62,6 +64,7 @@ class Seen:
     leaf_bits: np.ndarray
     loss: Loss
     costs: ResolvedCosts
+    at: int = 5
 
     @property
     def y(self) -> np.ndarray:
@@ -88,9 +91,9 @@ class Seen:
         return words
 
     def error(self, margins: np.ndarray) -> float:
-        """The task's own metric, lower is better: MSE, log loss, or 1 - NDCG@5."""
+        """The task's own metric, lower is better: MSE, log loss, or 1 - NDCG@`at`."""
         if self.rows.qid is not None:
-            quality = ndcg(self.y, margins[:, 0], self.rows.qid)
+            quality = ndcg(self.y, margins[:, 0], self.rows.qid, self.at)
             if not np.isnan(quality):
                 return 1.0 - quality
         return self.loss.risk(margins, self.y, self.weights)
@@ -142,10 +145,11 @@ class Columns:
         schema: Schema,
         scale: float = 1.0,
         device: str = "cpu",
+        at: int = 5,
     ) -> Columns:
         """The columns of some learners; rows have targets in standard units."""
         leaf_bits = pool.position_bits(costs.feature_items)[leaf_table(pool)]
-        seen = [Seen(rows, *phi_and_codes(pool, rows.X), leaf_bits, loss, costs) for rows in (train, validation)]
+        seen = [Seen(rows, *phi_and_codes(pool, rows.X), leaf_bits, loss, costs, at) for rows in (train, validation)]
         offset = means(seen[0].phi, train.weights)
         seen = [replace(each, phi=standardised(each.phi, offset, scale)) for each in seen]
         return cls(pool, offset, scale, seen[0], seen[1], constant, units, schema, device)
@@ -279,5 +283,6 @@ def learn_columns(problem: Problem, validation_fraction: float) -> Columns:
         schema=problem.schema,
         scale=scale,
         device=problem.boosting.device,
+        at=5 if problem.ranking is None else problem.ranking.at,
     )
     return problem.shared["columns"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..metrics import ERROR_COST, NDCG_AT_5
+from ..metrics import ERROR_COST, places_of
 from ._html import name
 from ._saved import Contents
 
@@ -14,20 +14,34 @@ QUALITIES = {
     "all others.",
     "R²": "The part of the differences between rows that the predictions explain: 0 is as good as the mean, 1 is "
     "perfect, and below 0 the mean would be better.",
-    NDCG_AT_5: "How good the first five of each query are, in the order of the predictions, against the best order "
-    "there is: 1 is perfect.",
     ERROR_COST: "What wrong decisions cost for each row, with a minus, so that more is better.",
 }
 
 
+NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+
+def _meaning_of(quality: str) -> str:
+    at = places_of(quality)
+    if at is None:
+        own = "A measure that was chosen when the frontier was made; higher is better."
+        return QUALITIES.get(quality, own)
+    if at == 1:
+        return "How good the first of each query is, by the predictions, against the best one there is: 1 is perfect."
+    first = NUMBERS[at - 1] if at <= len(NUMBERS) else at
+    return (
+        f"How good the first {first} of each query are, in the order of the predictions, against the best order there "
+        "is: 1 is perfect."
+    )
+
+
 def meaning_part(contents: Contents) -> str:
-    own = "A measure that was chosen when the frontier was made; higher is better."
     entries = {
         "Cost of a row": "The prices of all items that were bought for it, each paid once, however many features need "
         "it. Each row takes its own path through the tree and buys only what that path looks at.",
         "Mean, 95th percentile, maximum": "What a row costs on average, what 95 of 100 rows stay below, and the most "
         "that any of them paid.",
-        name(contents.quality_name): QUALITIES.get(contents.quality_name, own),
+        name(contents.quality_name): _meaning_of(contents.quality_name),
         "Standard error (±)": "How far a figure would typically be off if other rows of the same kind had been "
         "measured. Two models that are closer than this cannot be told apart.",
         "Budget": "The page shows the best model whose mean cost is within it. A mean is met on average: single rows "

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..frontier._evidence import Judges
 from ..matrix import rows_at
-from ..metrics import NDCG_AT_5, cost_summary, quality_named
+from ..metrics import cost_summary, places_of, quality_named
 from ..model import FittedTree, probabilities
 from ..model.mixture import Mixture
 from ..model.sketch import Purchases
@@ -164,7 +164,7 @@ def as_test_rows(contents: Contents, X: Any, y: Any, qid: Any, name: str | None)
     n = matrix.shape[0]
     if not n:
         raise ValueError("X has no rows; give at least one test row, or leave X out")
-    ranks = contents.quality_name == NDCG_AT_5
+    ranks = places_of(contents.quality_name) is not None
     if qid is not None and not ranks:
         raise ValueError(f"qid is given, and these models are judged by {contents.quality_name}; leave it out")
     if ranks and y is not None and qid is None:
