@@ -24,6 +24,7 @@ from .calibration import calibrated_expert, graded_expert
 from .expectation import Expectation, agreed, calibrated
 from .expert import Expert, constant_expert, grow_experts, grow_on_samples_of, work_of_expert
 from .leaves import with_leaves
+from .order import OrderLoss
 from .places import Places
 from .purchases import EXPONENTS, LEVELS, Order, Stage, orders_of
 from .queries import Queries, WholeQueries, regression_on_places, whole_queries_of
@@ -299,7 +300,12 @@ class ChainGrower:
             best = calibrated(self.loss, boosting.constant, margins, rows)
         if whole and self.places is not None:
             self.factor = self.places.weights(best, rows)
-        expected = Expectation(self.stakes, best, rows, self.factor[at])
+        order = None
+        if self.whole_queries is not None and self.places is not None:
+            constant = np.tile(boosting.constant, (len(rows), 1))
+            squared = Expectation(self.stakes, best, rows, self.factor[at])(constant)
+            order = OrderLoss(best, boosting.constant, squared, rows, self.places.at, self.places.units)
+        expected = Expectation(self.stakes, best, rows, self.factor[at], order)
         teaches = np.flatnonzero(np.isin(at, self.teachers)) if len(self.teachers) < len(self.rows) else None
         chains = [
             _chain(order, stages, expected, rows, half, boosting, blocks, teaches, self.whole_queries)

@@ -164,7 +164,7 @@ class Experts(Method):
         schema, costs = problem.schema, problem.costs
         if problem.whole_queries is not None:
             schema, costs, estimates = with_made_columns(schema, costs, estimates, nodes.shape.n_nodes - 1)
-        model: FittedTree | QueryTree = build_tree(
+        tree = build_tree(
             nodes.shape,
             scores,
             [None if route is None else route.times(units.risk(1.0)) for route in nodes.routes],
@@ -178,8 +178,9 @@ class Experts(Method):
             estimates=estimates,
             decisions=problem.decisions,
         )
+        model: FittedTree | QueryTree = tree
         if problem.whole_queries is not None:
-            model = QueryTree(model, problem.whole_queries)
+            model = QueryTree(tree, problem.whole_queries)
         at, margins = nodes.out_of_fold()
         return Trained(
             model=model,

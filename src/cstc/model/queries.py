@@ -261,7 +261,7 @@ class QueryTree(Answering):
     def steps(self) -> list[QueryStep]:
         """The chain, node by node."""
         tree, n, found = self.tree, self.n_features, []
-        alone = {"training": Training(), "estimates": None, "fallback_weights": None, "fallback_intercepts": None}
+        alone: dict[str, Any] = {"training": Training(), "estimates": None, "fallback_weights": None, "fallback_intercepts": None}
         for node in range(self.n_nodes):
             expert = replace(
                 tree,
