@@ -112,7 +112,8 @@ def report(cache: Path) -> dict:
             print(f"  {arm:15s} " + "  ".join(f"{cost:8.2f}" for cost in measure.costs(who, every)))
         print("  ratio           " + "  ".join(f"{ratio:8.2f}" for ratio in ratios))
         seconds = [sum(state[f"{arm}_seconds"] for state in states) for arm in ARMS]
-        print(f"  geometric mean {geometric(ratios):.3f} ({low:.2f} - {high:.2f}), time {seconds[1] / seconds[0]:.1f} x")
+        longer = seconds[1] / seconds[0]
+        print(f"  geometric mean {geometric(ratios):.3f} ({low:.2f} - {high:.2f}), time {longer:.1f} x")
         result[name] = {"ratios": ratios.tolist(), "mean": geometric(ratios), "interval": [float(low), float(high)]}
     if not result:
         raise SystemExit(f"nothing is finished in {cache}; run without --report first")
@@ -143,7 +144,8 @@ def main() -> None:
                 unfinished = path.with_suffix(".part")
                 unfinished.write_text(json.dumps(found))
                 os.replace(unfinished, path)
-                print(f"{name}, state {state}: {found['rows_seconds']:.0f} s, {found['queries_seconds']:.0f} s", flush=True)
+                seconds = ", ".join(f"{arm} {found[f'{arm}_seconds']:.0f} s" for arm in ARMS)
+                print(f"{name}, state {state}: {seconds}", flush=True)
     result = report(arguments.cache)
     (arguments.cache / "table.json").write_text(json.dumps(result, indent=1))
 

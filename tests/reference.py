@@ -610,3 +610,24 @@ def _discount(score, own, at):
     above, equal = sum(other > score for other in own), sum(other == score for other in own)
     places = range(above + 1, above + equal + 1)
     return sum(1 / math.log2(1 + place) for place in places if place <= at) / equal
+
+
+def order_losses(scores, at, best, queries, places, smooth):
+    """What the score of each document of `at`, alone, loses by the order of its query: one pair at a time."""
+
+    def wrong(side, distance):
+        return 1 / (1 + math.exp(max(-50.0, min(50.0, side * distance / smooth))))
+
+    lost = []
+    for score, i in zip(scores, at, strict=True):
+        own = [j for j in range(len(best)) if queries[j] == queries[i]]
+        others = [best[j] for j in own]
+        total = 0.0
+        for j in own:
+            side = (best[i] > best[j]) - (best[i] < best[j])
+            worth = abs(_gain(best[i]) - _gain(best[j]))
+            worth *= abs(_discount(best[i], others, places) - _discount(best[j], others, places))
+            total += worth * (wrong(side, score - best[j]) - wrong(side, best[i] - best[j]))
+        ideal = sum(_gain(best[j]) * _discount(best[j], others, places) for j in own)
+        lost.append(total / ideal if ideal > 0 else 0.0)
+    return lost

@@ -1,6 +1,7 @@
 """Makes ``queries-v4.cstc``, a file of version 4, and in JSON what its model answers.
 
-It ran once, and so did those that made the files of versions 1 to 3, of the models below.  The files stay as they are, and every later version of cstc must read them and answer the same:
+It ran once, and so did those that made the files of versions 1 to 3, of the models below.  The files stay as they are,
+and every later version of cstc must read them and answer the same:
 
     python tests/golden/make_golden.py
 """

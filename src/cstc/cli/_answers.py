@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..model import FittedTree
-from ..model.fitted import least_of
 from ..model.file import Model
+from ..model.fitted import least_of
 from ..model.queries import QueryTree
 from ..serving.table import within_budget
 

@@ -45,8 +45,9 @@ def lacking(model: Model, unavailable: Sequence[str], there: Sequence[str]) -> L
     spare = np.ones(len(names), dtype=bool)
     for tree in trees_of(model):
         used, by_fallbacks = features_used(tree)
+        # a plain input is computed with, whatever its weight is
         looked_at = used | by_fallbacks | tree.plain_features
-        spare &= ~looked_at[: len(names)]  # made columns come after the features; a plain input is computed with, whatever its weight is
+        spare &= ~looked_at[: len(names)]  # made columns come after the features
     lost = {j for j in np.flatnonzero(spare).tolist() if names[j] not in there}
     lost |= set() if gone is None else set(gone.tolist())
     found = np.array(sorted(lost), dtype=int)

@@ -69,7 +69,7 @@ def meet(
         return trained[0], found[0].weight
     if isinstance(trained[0].model, QueryTree):
         warnings.warn(
-            f"no cost weight has a mean cost near {mean_cost:g}, and the documents of a query cannot take two models by "
+            f"no cost weight has a mean cost near {mean_cost:g}, and documents of one query cannot take two models by "
             f"coins; this is the cheaper one of the neighbours, which costs {found[0].cost:.4g}",
             stacklevel=2,
         )

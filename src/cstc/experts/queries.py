@@ -89,7 +89,7 @@ class Steps:
 
 
 def whole_queries_of(qid: np.ndarray, most: int) -> np.ndarray:
-    """The rows of some queries, drawn at random (always the same ones), at most so many if that is one query or more."""
+    """The rows of some queries, drawn at random (always the same ones): at most so many, but one query at least."""
     _, query, sizes = np.unique(qid, return_inverse=True, return_counts=True)
     if len(query) <= most:
         return np.arange(len(query))

@@ -259,11 +259,12 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
         with all_or_nothing(self):
             self._take(fits, mixtures)
         if hole_around([*fits.points.values(), *mixtures], wanted):
-            whole = fits.estimator._whole_queries() is not None
-            even = "and whole queries have no mixtures: nothing" if whole else "not even a mixture of the two neighbours,"
+            even = ", not even a mixture of the two neighbours,"
+            if fits.estimator._whole_queries() is not None:
+                even = " (whole queries take no mixtures)"
             warnings.warn(
-                f"nothing that was found around a mean cost of {wanted:g}, {even} "
-                "is better on the validation rows than what costs less; tried_ has it all",
+                f"nothing that was found around a mean cost of {wanted:g}{even} is better on the validation rows than "
+                "what costs less; tried_ has it all",
                 stacklevel=2,
             )
         return self

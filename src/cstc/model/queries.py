@@ -261,7 +261,8 @@ class QueryTree(Answering):
     def steps(self) -> list[QueryStep]:
         """The chain, node by node."""
         tree, n, found = self.tree, self.n_features, []
-        alone: dict[str, Any] = {"training": Training(), "estimates": None, "fallback_weights": None, "fallback_intercepts": None}
+        alone: dict[str, Any] = dict.fromkeys(("estimates", "fallback_weights", "fallback_intercepts"))
+        alone["training"] = Training()
         for node in range(self.n_nodes):
             expert = replace(
                 tree,
@@ -357,7 +358,7 @@ class QueryTree(Answering):
     ) -> tuple[np.ndarray, np.ndarray]:
         """`decision_and_cost` of a matrix that was looked at already, without the columns `gone`."""
         if budget is not None:
-            _refuse(f"takes no budget: {WHOLE}, so no row can be stopped by itself", "choose by mean_cost= or p95_cost=")
+            _refuse(f"takes no budget: {WHOLE}, so no row can be stopped by itself", "choose by mean_cost or p95_cost")
         if ids is not None:
             check_ids(ids, X.shape[0])
         model = self if gone is None else self.without(gone)
@@ -387,7 +388,7 @@ class QueryTree(Answering):
 
     def explain(self, row: Any, **options: Any) -> Explanation:
         """A row of a whole query cannot be explained by itself: what it buys depends on the others."""
-        _refuse(f"explains no single row: {WHOLE}", "predict(X, qid=...), apply and bought_items tell what each row does")
+        _refuse(f"explains no single row: {WHOLE}", "apply and bought_items tell what each row does, with qid=...")
 
     def item_importance(self, X: Any, y: Any = None, **options: Any) -> ItemTable:
         """Items are told apart row by row, which documents of a query are not."""

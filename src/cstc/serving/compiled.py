@@ -12,8 +12,8 @@ import numpy as np
 
 from ..costs import shorten
 from ..model import FittedTree
-from ..model.queries import QueryTree
 from ..model.averaging import averaged_sums
+from ..model.queries import QueryTree
 from ..model.schema import category_code, is_missing
 from ..model.unseen import missing, plain_missing, unknown
 from .walk.choice import plan_for
