@@ -624,7 +624,7 @@ def order_losses(scores, at, best, queries, places, smooth):
         others = [best[j] for j in own]
         total = 0.0
         for j in own:
-            side = (best[i] > best[j]) - (best[i] < best[j])
+            side = 1 if best[i] > best[j] else -1 if best[i] < best[j] else 0
             worth = abs(_gain(best[i]) - _gain(best[j]))
             worth *= abs(_discount(best[i], others, places) - _discount(best[j], others, places))
             total += worth * (wrong(side, score - best[j]) - wrong(side, best[i] - best[j]))
