@@ -90,7 +90,7 @@ def test_a_model_is_inspected_with_what_its_paths_cost(world):
         (("evaluate", "m.cstc", "test.csv", "--target", "grade"), 2, "looks at whole queries; name the column"),
         (("explain", "m.cstc", "test.csv", "--row", 1), 2, "looks at whole queries, and this command at one row"),
         (("predict", "m.cstc", "test.csv", "--qid", "query", "--budget", 3), 1, "a QueryTree takes no budget"),
-        (("serve", "m.cstc"), 1, "this model looks at whole queries, and rows are answered here one by one"),
+        (("serve", "m.cstc"), 1, "looks at whole queries, and the service answers rows one by one"),
         ((*FIT[:4], "--whole-queries", "-o", "n.cstc"), 2, "--whole-queries needs --qid"),
         ((*FIT, "--method", "paper", "-o", "n.cstc"), 2, "--whole-queries is for --method experts, and"),
     ],

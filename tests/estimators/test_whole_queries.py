@@ -14,7 +14,7 @@ from cstc.experts.queries import WholeQueries, whole_queries_of
 from cstc.metrics import ndcg
 from cstc.plotting import TreeDisplay
 from cstc.report import write_report
-from cstc.serving import OnDemandPredictor, Session
+from cstc.serving import Session
 
 OPTIONS = {"n_weak_learners": 20, "method": Experts(folds=2), "objective": "regression", "n_jobs": 1, "random_state": 0}
 PRICES = [1.0, 5.0, 5.0, 20.0]
@@ -158,8 +158,6 @@ def test_what_is_about_single_rows_refuses_them(fitted, new, tmp_path):
     said = "this model looks at whole queries, and rows are answered here one by one; call its predict(X, qid=...)"
     with error(said):
         Session(fitted)
-    with error(said):
-        OnDemandPredictor(fitted.model_, [])
     with error("this model looks at whole queries, which partitions of rows may cut"):
         cstc.predict_partitions(fitted, [X])
     with error("this model looks at whole queries, and the picture is of rows that go their way alone"):

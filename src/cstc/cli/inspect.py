@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import click
@@ -38,7 +37,7 @@ def inspect(model: str, paths: bool, as_json: bool) -> None:
         return
     if isinstance(loaded, QueryTree):
         click.echo(f"queries      whole ones: gates see the place of a document, by the {loaded.at} best of its query")
-        _show(_charged(loaded), paths)
+        _show(loaded.charged_tree, paths)
         return
     part = f"{1 - loaded.share:.1%}", f"{loaded.share:.1%}"
     click.echo(f"mixture      {part[0]} of rows take the cheaper of two models, {part[1]} the other")
@@ -46,13 +45,6 @@ def inspect(model: str, paths: bool, as_json: bool) -> None:
     for name, tree in zip(("cheaper", "more expensive"), loaded.trees, strict=True):
         click.echo(f"\nthe {name} model")
         _show(tree, paths)
-
-
-def _charged(model: QueryTree) -> FittedTree:
-    """A tree to be looked at, in which a gate needs the expert of its node, as it does where others look at scores."""
-    tree = model.tree
-    passed = tree.predict_learners.T & ~tree.shape.is_leaf
-    return replace(tree, route_weights=np.where(passed, 1.0, tree.route_weights))
 
 
 def _show(tree: FittedTree, paths: bool) -> None:
@@ -144,7 +136,7 @@ def _document(loaded: Model, identity: FileIdentity) -> dict[str, Any]:
         found["mixture"] = {"share": loaded.share, "seed": loaded.seed}
     if isinstance(loaded, QueryTree):
         found["whole_queries"] = {"at": loaded.at}
-    trees = [_charged(loaded)] if isinstance(loaded, QueryTree) else trees_of(loaded)
+    trees = [loaded.charged_tree] if isinstance(loaded, QueryTree) else trees_of(loaded)
     return found | {"trees": [_tree_document(tree) for tree in trees]}
 
 

@@ -269,7 +269,7 @@ def _policies(chains: Sequence[Chain], cost_weight: float) -> dict[int, Policy]:
 
 def _branches_candidate(family: Family, cost_weight: float, chain: Candidate) -> Candidate:
     """Groups that need the same, if there are any; gates that see places see all of a query, which groups would cut."""
-    if family.grower.whole_queries is not None:
+    if family.grown.chains[0].queries is not None:
         return Candidate("branches", why_not="whole queries take one chain")
     if family.lazy.power(cost_weight) is None:
         return Candidate("branches", why_not=family.lazy.why_none())

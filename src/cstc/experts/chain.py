@@ -300,12 +300,12 @@ class ChainGrower:
             best = calibrated(self.loss, boosting.constant, margins, rows)
         if whole and self.places is not None:
             self.factor = self.places.weights(best, rows)
-        order = None
+        of_order: OrderLoss | None = None
         if self.whole_queries is not None and self.places is not None:
             constant = np.tile(boosting.constant, (len(rows), 1))
             squared = Expectation(self.stakes, best, rows, self.factor[at])(constant)
-            order = OrderLoss(best, boosting.constant, squared, rows, self.places.at, self.places.units)
-        expected = Expectation(self.stakes, best, rows, self.factor[at], order)
+            of_order = OrderLoss(best, boosting.constant, squared, rows, self.places.at, self.places.units)
+        expected = Expectation(self.stakes, best, rows, self.factor[at], of_order)
         teaches = np.flatnonzero(np.isin(at, self.teachers)) if len(self.teachers) < len(self.rows) else None
         chains = [
             _chain(order, stages, expected, rows, half, boosting, blocks, teaches, self.whole_queries)

@@ -258,9 +258,16 @@ class QueryTree(Answering):
         )
 
     @cached_property
-    def steps(self) -> list[QueryStep]:
-        """The chain, node by node."""
-        tree, n, found = self.tree, self.n_features, []
+    def charged_tree(self) -> FittedTree:
+        """A tree to be looked at, not to be walked: each gate needs the expert of its node, as it does here."""
+        passed = self.tree.predict_learners.T & ~self.tree.shape.is_leaf
+        return replace(self.tree, route_weights=np.where(passed, 1.0, self.tree.route_weights))
+
+    @cached_property
+    def wide_steps(self) -> list[tuple[FittedTree, FittedTree | None]]:
+        """Expert and gate of each node, on all columns, the made ones too; who goes on ends at terminal 1 of a gate."""
+        tree, found = self.tree, []
+        nothing = np.zeros(tree.pool.n_learners)
         alone: dict[str, Any] = dict.fromkeys(("estimates", "fallback_weights", "fallback_intercepts"))
         alone["training"] = Training()
         for node in range(self.n_nodes):
@@ -269,28 +276,31 @@ class QueryTree(Answering):
                 shape=TreeShape.chain(1),
                 predict_weights=tree.predict_weights[:, [node]],
                 predict_intercepts=tree.predict_intercepts[[node]],
-                route_weights=np.zeros((tree.pool.n_learners, 1)),
+                route_weights=nothing[:, None],
                 thresholds=np.zeros(1),
-                costs=self.costs,
-                schema=self.schema,
                 **alone,
             ).compressed()
-            if tree.shape.is_leaf[node]:
-                found.append(QueryStep(expert, np.zeros(0, dtype=int), None))
-                continue
             gate = replace(
                 tree,
                 shape=TreeShape.chain(2),
                 predict_weights=np.zeros((tree.pool.n_learners, 2, 1)),
                 predict_intercepts=np.zeros((2, 1)),
-                route_weights=np.column_stack([tree.route_weights[:, node], np.zeros(tree.pool.n_learners)]),
+                route_weights=np.column_stack([tree.route_weights[:, node], nothing]),
                 thresholds=np.array([tree.thresholds[node], 0.0]),
                 **alone,
             ).compressed()
-            used = _columns_of(gate.pool)
+            found.append((expert, None if tree.shape.is_leaf[node] else gate))
+        return found
+
+    @cached_property
+    def steps(self) -> list[QueryStep]:
+        """The chain, node by node, each tree on the columns that it looks at."""
+        n, found = self.n_features, []
+        for node, (expert, gate) in enumerate(self.wide_steps):
+            used = np.zeros(0, dtype=int) if gate is None else _columns_of(gate.pool)
             columns = used[used < n]
             seen = np.append(columns, n + N_MADE * node + np.arange(N_MADE))
-            found.append(QueryStep(expert, columns, _on(gate, seen)))
+            found.append(QueryStep(_on(expert, np.arange(n)), columns, None if gate is None else _on(gate, seen)))
         return found
 
     # -- answering -------------------------------------------------------------------------------------------------
