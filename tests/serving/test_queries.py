@@ -150,9 +150,10 @@ def _raw(value, categories):
 
 
 def test_what_needs_one_row_or_no_queries_is_refused(world):
-    model, X, qid = world
+    model, X, _ = world
     with OnDemandPredictor(model, sources_of(X, ["x0", "x1", "x2", "x3"])) as predictor:
-        for ask in (predictor.predict, lambda row: asyncio.run(predictor.apredict(row)), lambda row: predictor.session()):
+        asks = predictor.predict, lambda row: asyncio.run(predictor.apredict(row)), lambda _: predictor.session()
+        for ask in asks:
             with error("this model looks at whole queries, and one row is answered here; predict_many(rows, qid=...)"):
                 ask(0)
         with error("this model looks at whole queries, and one row is answered here; call predict_many"):
@@ -168,7 +169,7 @@ def test_what_needs_one_row_or_no_queries_is_refused(world):
 
 
 def test_queries_of_rows_that_are_answered_alone_are_looked_at(world):
-    model, X, qid = world
-    with OnDemandPredictor(model.model_.tree, [], given=model.model_.tree.schema.feature_names) as predictor:
-        with error("query 0 comes back after other queries"):
-            predictor.predict_many(range(3), qid=[0, 1, 0])
+    tree = world[0].model_.tree
+    predictor = OnDemandPredictor(tree, [], given=tree.schema.feature_names)
+    with predictor, error("query 0 comes back after other queries"):
+        predictor.predict_many(range(3), qid=[0, 1, 0])

@@ -342,7 +342,8 @@ class OnDemandPredictor:
         rows = list(rows)
         strict = self.strict if strict is None else strict
         if self._queries is not None:
-            return self._predict_queries(rows, qid, ids, known, paid, budget, ends, began, prefetch, strict, unavailable)
+            options = prefetch, strict, unavailable
+            return self._predict_queries(rows, qid, ids, known, paid, budget, ends, began, *options)
         if qid is not None:
             query_numbers(qid, len(rows), rows_of="the call")
         sessions = self._sessions(rows, ids, known, paid, budget, prefetch, strict, unavailable)

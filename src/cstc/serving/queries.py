@@ -93,7 +93,8 @@ class QueryServing:
         incomplete = [answer for _, answer in parts if answer.status != "complete"]
         # what failed first is out in all later sessions, which say no more than that
         last = next((answer for answer in incomplete if answer.status in ENDS), incomplete[0] if incomplete else None)
-        bought, evaluated, events, warned = 0, 0, [], {}
+        bought, evaluated, events = 0, 0, []
+        warned: dict[str, None] = {}
         for at, answer in parts:
             bought, evaluated = bought | answer._bought, evaluated + answer.n_evaluated
             warned |= dict.fromkeys(answer.warnings)
