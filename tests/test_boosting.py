@@ -13,6 +13,8 @@ from cstc.boosting import (
     Binned,
     Boosting,
     GainRegression,
+    Lambdarank,
+    bin_blocks,
     boost,
     boost_while_prices_fall,
     flatten_booster,
@@ -22,7 +24,7 @@ from cstc.boosting import (
 from cstc.costs import CostModel
 from cstc.model import TreePool
 from cstc.parallel import side_by_side
-from cstc.rows import Rows
+from cstc.rows import Rows, Units
 
 each_loss_name = pytest.mark.parametrize("loss_name", list(LOSSES))
 MANY, FEW = 3, 4  # categorical columns: one with 40 categories, which LightGBM splits as sets, and one with 3
@@ -469,3 +471,79 @@ def test_uses_are_what_a_walk_meets(pool):
             output, features = reference.evaluate_learner(pool, t, x)
             assert set(np.flatnonzero(uses[i, t])) == reference.items_of(features, feature_items)
             np.testing.assert_equal(pool.transform(x[None])[0, t], output)
+
+
+# -- for the order of documents --------------------------------------------------------------------------------------
+
+SIZES = np.array([7, 3, 12, 8, 10])
+
+
+def documents(n_copies=20):
+    """Grades by the first column, in queries of different sizes; targets in standard units."""
+    rng = np.random.default_rng(0)
+    sizes = np.tile(SIZES, n_copies)
+    X = rng.normal(size=(sizes.sum(), 3))
+    units = Units(offset=1.0, scale=0.5)
+    grades = np.clip(np.round(X[:, 0] + 0.3 * rng.normal(size=len(X)) + 1), 0, 4)
+    qid = np.repeat(np.arange(len(sizes)), sizes)
+    return Rows(X, (grades - 1.0) / 0.5, np.ones(len(X)), qid), grades, units
+
+
+def for_order(rows, units, **changes):
+    boosting, _ = problem(X=rows.X, y=rows.y, weights=rows.weights, prices=(1, 2, 3), **changes)
+    return replace(boosting, lambdarank=Lambdarank.of(rows, 3, units))
+
+
+def test_queries_and_grades_of_some_rows():
+    rows, grades, units = documents(1)
+    ranking = Lambdarank.of(rows, 3, units)
+    np.testing.assert_array_equal(ranking.sizes, SIZES)
+    at = np.flatnonzero(np.isin(rows.qid, [0, 2, 3]))
+    data = ranking.put_into(lightgbm.Dataset(rows.X[at]), rows, at)
+    np.testing.assert_array_equal(data.get_label(), grades[at])
+    np.testing.assert_array_equal(data.get_group(), SIZES[[0, 2, 3]])
+
+
+def test_of_many_rows_whole_queries_stop_boosting():
+    rows, _, units = documents(20)
+    ranking = Lambdarank.of(rows, 3, units)
+    out = np.flatnonzero(rows.qid % 2 == 0)
+    some = ranking.some_of(out, 150)
+    assert 75 < len(some) <= 250
+    for query in np.unique(rows.qid[some]):
+        assert np.isin(np.flatnonzero(rows.qid == query), some).all()
+    np.testing.assert_array_equal(ranking.some_of(out, len(out)), out)
+
+
+@pytest.mark.parametrize("binned_once", [False, True])
+def test_trees_grow_for_the_order_of_documents(binned_once, monkeypatch):
+    """The same trees as LightGBM's own, from rows that are binned once or anew."""
+    if binned_once:
+        monkeypatch.setattr("cstc.boosting.MANY_ROWS", 10)
+    rows, grades, units = documents()
+    boosting = for_order(rows, units, early_stopping=3)
+    columns, out = np.arange(3), rows.qid % 4 == 0
+    plain = replace(boosting, lambdarank=None)
+    blocks = bin_blocks(plain, rows, [columns])
+    assert (blocks is not None) == binned_once
+    binned = Binned(boosting, rows, columns, blocks)
+    without, whole = binned.boost_without(out), binned.boost_all(4)
+    parameters = boosting.parameters((~out).sum())
+    assert (parameters["objective"], parameters["eval_at"], parameters["lambdarank_truncation_level"]) == (
+        "lambdarank",
+        [3],
+        30,
+    )
+    sizes = np.bincount(rows.qid)
+    if not binned_once:
+        train = lightgbm.Dataset(rows.X[~out], grades[~out], group=sizes[np.unique(rows.qid[~out])])
+        judges = train.create_valid(rows.X[out], grades[out], group=sizes[np.unique(rows.qid[out])])
+        stop = lightgbm.early_stopping(3, verbose=False)
+        own = lightgbm.train(parameters, train, boosting.n_rounds, valid_sets=[judges], callbacks=[stop])
+        np.testing.assert_allclose(without.predict(rows.X, num_iteration=rounds_of(without)), own.predict(rows.X))
+    for booster in (without, whole):
+        assert reference.ndcg(grades, booster.predict(rows.X), rows.qid, 3) > 0.8
+    # what was binned for the loss is still that
+    again = Binned(plain, rows, columns, blocks).boost_all(4)
+    fresh = Binned(plain, rows, columns, bin_blocks(plain, rows, [columns])).boost_all(4)
+    np.testing.assert_array_equal(again.predict(rows.X), fresh.predict(rows.X))

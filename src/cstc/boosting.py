@@ -99,14 +99,13 @@ class Lambdarank:
     sizes: np.ndarray
 
     def parameters(self) -> dict[str, Any]:
-        """For LightGBM, in the place of those of the loss.  Hessians are small: `lambda_l2` would drown them."""
+        """For LightGBM, in the place of those of the loss."""
         return {
             "objective": "lambdarank",
             "label_gain": GAINS,
             "lambdarank_truncation_level": max(TRUNCATED, self.at),
             "metric": "ndcg",
             "eval_at": [self.at],
-            "lambda_l2": 0.0,
         }
 
     @classmethod

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 import cstc
 from cli.commands import DROPPED, QUICK, as_text, call, rows_of
 from cstc import CostModel, CSTCClassifier, CSTCRanker, CSTCRegressor
+from cstc.baselines import CEGB
 from cstc.cli import _csv as csv_module
 from cstc.cli import main
 from cstc.cli._reading import Reading
@@ -129,6 +130,19 @@ def test_the_task_is_found_from_the_target(world):
     ).stdout
     value, error = re.fullmatch(r"NDCG@5 +([\d.]+) ± ([\d.]+) .*", found.splitlines()[2]).groups()
     assert float(value) == pytest.approx(ndcg(grades, model.predict(X), qid), abs=float(error))
+    options = ("--target", "stage", "--qid", "query", "--at", 2)
+    call("fit", "grades.csv", *options, "--objective", "lambdarank", *ranking, "-o", "r.cstc", *QUICK, "-q")
+    ordered = CSTCRanker(n_weak_learners=5, random_state=0, n_jobs=1, at=2, objective="lambdarank")
+    ordered.fit(X, grades, qid=qid)
+    assert np.array_equal(cstc.load("r.cstc").predict(X), ordered.predict(X))
+    found = call("evaluate", "r.cstc", "grades.csv", *options).stdout
+    value, error = re.fullmatch(r"NDCG@2 +([\d.]+) ± ([\d.]+)", found.splitlines()[1]).groups()
+    assert float(value) == pytest.approx(ndcg(grades, ordered.predict(X), qid, 2), abs=float(error))
+    for option in (("--at", 3), ("--objective", "auto")):
+        said = call("fit", "grades.csv", "--target", "stage", *option, "-o", "r.cstc", status=2).stderr
+        assert f"{option[0]} belongs to ranking, which needs --qid" in said
+    said = call("evaluate", "r.cstc", "grades.csv", "--target", "stage", "--at", 3, status=2).stderr
+    assert "--at belongs to a model that ranks, which needs --qid" in said
     said = call("fit", "whole.csv", "--target", "ill", "--task", "regression", *DROPPED, "-o", "m.cstc", *QUICK).stderr
     assert "task regression\n" in said
     assert cstc.load("m.cstc").schema.classes is None
@@ -504,6 +518,24 @@ def test_a_frontier_of_numbers_and_of_rankings(world):
     call("frontier", "whole.csv", "--target", "ill", "--qid", "query", *drop, "-o", "g", "--n-weights", 3, *QUICK, "-q")
     saved = load_frontier("g")
     assert (saved.quality_name, saved.made["qid"]) == ("NDCG@5", "query")
+
+
+def test_other_systems_beside_a_ranking_are_judged_at_the_same_places(world):
+    drop = [part for other in ("id", "risk", "stage") for part in ("--drop", other)]
+    options = ("--target", "ill", "--qid", "query", "--at", 2, "--n-weights", 2, *drop, *QUICK, "-q")
+    call("frontier", "whole.csv", *options, "--validation", "whole.csv", "--compare", "-o", "f")
+    saved = load_frontier("f")
+    assert saved.quality_name == "NDCG@2"
+    X, y, qid = table_of("whole.csv", *OTHERS), column("whole.csv", "ill").astype(float), column("whole.csv", "query")
+    references = dict(saved.references)
+    assert list(references) == ["LightGBM", "CEGB"]
+    system = CEGB(task="ranking", random_state=0, n_jobs=1)
+    own = system.frontier(X, y, qid=qid, X_val=X, y_val=y, qid_val=qid, n_points=12, quality=at_two)
+    assert [point["quality"] for point in references["CEGB"]] == [row["quality"] for row in own.table_]
+
+
+def at_two(system, X, y, qid):
+    return ndcg(y, system.predict(X, qid=qid), qid, 2)
 
 
 def test_other_systems_beside_a_frontier(world):

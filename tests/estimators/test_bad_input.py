@@ -164,7 +164,7 @@ def test_wrong_parameters_of_rankers(name, value, message):
         ({"method": "paper"}, Y[CSTCRanker], "Paper boosts squared risk only; take objective='auto', or method=Exp"),
         (PLAIN, Y[CSTCRanker], "Exact boosts squared risk only; take objective='auto', or method=Experts()"),
         ({"method": Experts(engine="xgboost")}, Y[CSTCRanker], "LightGBM alone grows it here; take engine='lightgbm'"),
-        ({}, Y[CSTCRanker] + 0.5, "grades hold 2.5; it needs whole numbers from 0 to 30, or objective='regression'"),
+        ({}, Y[CSTCRanker] + 0.5, "grades hold 1.5; it needs whole numbers from 0 to 30, or objective='regression'"),
     ],
     ids=["paper", "exact", "xgboost", "half grades"],
 )

@@ -9,7 +9,7 @@ from sklearn.base import clone
 from cstc import CSTCRanker, Experts, Frontier
 from cstc.boosting import Boosting, Lambdarank
 from cstc.experts.chain import ChainGrower
-from cstc.metrics import ndcg, places_of, quality_named, quality_of
+from cstc.metrics import ndcg, ndcg_by_query, places_of, quality_named, quality_of
 
 PRICES = [1.0, 4.0, 4.0, 8.0]
 SMALL = {"costs": PRICES, "n_weak_learners": 20, "random_state": 0, "n_jobs": 1}
@@ -58,19 +58,38 @@ def test_auto_takes_what_orders_better_out_of_fold(winner, monkeypatch):
         n_grown.append(len(self) - before)
 
     def judged(grades, scores, qid, k):
-        told.append((k, ndcg(grades, scores, qid, k)))
-        assert set(np.unique(grades)) == set(np.unique(Y))
+        found = ndcg_by_query(grades, scores, qid, k)
+        told.append((k, found.mean()))
+        assert set(grades) == set(Y)
         is_order = len(told) == 2  # regression is asked first
-        return float(is_order == (winner == "lambdarank"))
+        # in half of the queries nothing differs: the gain is about 0.5 of `more`, its standard error 0.06 of it
+        more = np.arange(len(found)) % 2 * (1.0 if winner == "lambdarank" else -1.0)
+        return more if is_order else np.zeros(len(found))
 
     monkeypatch.setattr(module._ExpertStore, "grow", counted)
-    monkeypatch.setattr(module, "ndcg", judged)
+    monkeypatch.setattr(module, "ndcg_by_query", judged)
     model = fit(objective="auto", at=3, cost_weight=1e-3)
     assert model.objective_ == winner
     assert [k for k, _ in told] == [3, 3]
     assert min(value for _, value in told) > 0.5
     assert n_grown[0] == 2
     np.testing.assert_allclose(model.predict(X), fit(objective=winner, at=3, cost_weight=1e-3).predict(X))
+
+
+def test_auto_does_not_take_luck_for_a_better_order(monkeypatch):
+    """A gain that is smaller than its standard error is none."""
+    import cstc.experts.chain as module
+
+    rng, asked = np.random.default_rng(0), []
+
+    def judged(grades, scores, qid, k):
+        asked.append(k)
+        noise = rng.normal(size=len(np.unique(qid)))
+        return 0.5 * noise.std() / np.sqrt(len(noise)) + noise - noise.mean() if len(asked) == 2 else 0 * noise
+
+    monkeypatch.setattr(module, "ndcg_by_query", judged)
+    assert fit(objective="auto", cost_weight=1e-3).objective_ == "regression"
+    assert len(asked) == 2
 
 
 def test_auto_is_regression_where_grades_are_no_whole_numbers():

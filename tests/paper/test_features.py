@@ -70,7 +70,9 @@ def test_error_of_a_ranking_is_one_minus_ndcg():
     rows, rng = some_seen(LOSSES["squared"]), np.random.default_rng(8)
     scores, grades, qid = rng.normal(size=(30, 1)), rng.integers(0, 4, 30), rng.integers(0, 5, 30)
     expected = 1 - reference.ndcg(grades, scores[:, 0], qid)
-    assert with_rows(rows, y=grades, qid=qid).error(scores) == pytest.approx(expected)
+    ranked = with_rows(rows, y=grades, qid=qid)
+    assert ranked.error(scores) == pytest.approx(expected)
+    assert replace(ranked, at=2).error(scores) == pytest.approx(1 - reference.ndcg(grades, scores[:, 0], qid, 2))
     # without a relevant document NDCG says nothing, and the squared error is left
     none = 0 * grades
     assert with_rows(rows, y=none, qid=qid).error(scores) == with_rows(rows, y=none).error(scores)

@@ -243,6 +243,13 @@ def test_a_ranking_is_judged_by_its_queries():
     page = report_page(frontier, X=X[200:], y=y[200:], qid=qid[200:])
     score = frontier.models_[-1].score(X[200:], y[200:], qid=qid[200:])
     assert f"NDCG@5 {score:.3f}" in panel(page, len(frontier.models_))
+    assert "How good the first five of each query are" in Tree(page).text
+    for at, words in ((1, "the first of each query is"), (10, "the first ten of"), (40, "the first 40 of")):
+        frontier.quality_name_ = f"NDCG@{at}"
+        page = report_page(frontier, X=X[200:], y=y[200:], qid=qid[200:])
+        score = frontier.models_[-1].score(X[200:], y[200:], qid=qid[200:], k=at)
+        assert f"NDCG@{at} {score:.3f}" in panel(page, len(frontier.models_))
+        assert f"How good {words}" in Tree(page).text
     with pytest.raises(ValueError, match="give qid= with y"):
         report_page(frontier, X=X[200:], y=y[200:])
     with pytest.raises(ValueError, match=r"qid has shape \(3,\); X has 100 rows"):

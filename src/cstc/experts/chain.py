@@ -18,7 +18,7 @@ from ..cluster import Samples
 from ..costs import ResolvedCosts
 from ..engines import Shared, bin_for_all, regression
 from ..losses import Loss
-from ..metrics import ndcg
+from ..metrics import ndcg_by_query
 from ..rows import Rows, some_of
 from .calibration import calibrated_expert, graded_expert
 from .expectation import Expectation, agreed, calibrated
@@ -191,7 +191,7 @@ class ChainGrower:
     places : Places or None
         What places in a ranking are worth; None: errors at all rows count alike.
     objective : {"auto", "regression", "lambdarank"}
-        What experts of a ranking are grown for; "auto": whatever orders documents better out of fold.
+        What experts of a ranking are grown for; "auto": the order, where that is clearly better out of fold.
     whole_queries : WholeQueries or None
         How gates see the places of documents; None: they see rows alone.
 
@@ -316,7 +316,11 @@ class ChainGrower:
     def _for_objective(
         self, experts: _ExpertStore, columns: np.ndarray, name: str, blocks: Shared | None
     ) -> Boosting:
-        """How experts for all rows are grown; where that is left open, both experts on all columns are compared."""
+        """How experts for all rows are grown; where that is left open, both experts on all columns are compared.
+
+        For the order of documents, where that is better than the loss out of fold by more than a standard error of
+        the difference, over queries.
+        """
         if self.objective == "regression" or not len(columns):
             return self.boosting
         assert self.places is not None
@@ -327,14 +331,14 @@ class ChainGrower:
         tried = [(columns, self.boosting), (columns, for_order)]
         self.boosting.progress.begin("objectives", *experts.work(tried), once=True)
         experts.grow(tried, [name, f"{name} for the order of documents,"], blocks)
-        grades = units.margins(self.rows.y)
-        better, worse = sorted(
-            (self.boosting, for_order),  # of equal ones the first
-            key=lambda each: ndcg(grades, experts[columns, each].margins[:, 0], self.rows.qid, at),
-            reverse=True,
+        grades = np.rint(units.margins(self.rows.y))
+        by_loss, by_order = (
+            ndcg_by_query(grades, experts[columns, each].margins[:, 0], self.rows.qid, at) for _, each in tried
         )
-        experts.forget(columns, worse)
-        return better
+        gain = (by_order - by_loss)[np.isfinite(by_loss)]
+        is_better = gain.mean() > gain.std() / np.sqrt(len(gain))
+        experts.forget(columns, self.boosting if is_better else for_order)
+        return for_order if is_better else self.boosting
 
     def in_units(
         self, expert: Expert, boosting: Boosting, heard: Any = slice(None), rows: Rows | None = None
