@@ -77,7 +77,7 @@ def test_auto_takes_what_orders_better_out_of_fold(winner, monkeypatch):
 
 
 def test_auto_does_not_take_luck_for_a_better_order(monkeypatch):
-    """A gain that is smaller than its standard error is none."""
+    """A gain that is smaller than two of its standard errors is none."""
     import cstc.experts.chain as module
 
     rng, asked = np.random.default_rng(0), []
@@ -85,7 +85,7 @@ def test_auto_does_not_take_luck_for_a_better_order(monkeypatch):
     def judged(grades, scores, qid, k):
         asked.append(k)
         noise = rng.normal(size=len(np.unique(qid)))
-        return 0.5 * noise.std() / np.sqrt(len(noise)) + noise - noise.mean() if len(asked) == 2 else 0 * noise
+        return 1.8 * noise.std() / np.sqrt(len(noise)) + noise - noise.mean() if len(asked) == 2 else 0 * noise
 
     monkeypatch.setattr(module, "ndcg_by_query", judged)
     assert fit(objective="auto", cost_weight=1e-3).objective_ == "regression"
@@ -155,7 +155,9 @@ def test_names_of_qualities_tell_their_places():
     assert quality_named("mine") is None
 
 
-def test_the_places_that_count_change_what_is_bought():
-    """What places are worth goes into what gates weigh."""
+@pytest.mark.parametrize("share", [0.0, 0.9])
+def test_what_places_are_worth_reaches_the_gates(share, monkeypatch):
+    """Where a place decides something of what an error weighs, the places that count change what is bought."""
+    monkeypatch.setattr("cstc.experts.method.PLACED", share)
     at_one, at_all = (fit(at=at, objective="regression", cost_weight=0.01) for at in (1, 12))
-    assert not np.array_equal(at_one.predict_cost(X), at_all.predict_cost(X))
+    assert np.array_equal(at_one.predict_cost(X), at_all.predict_cost(X)) == (share == 0.0)

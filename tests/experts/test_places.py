@@ -93,3 +93,9 @@ def test_scores_are_weighed_in_the_units_of_grades():
 
 def test_where_all_scores_are_one_every_row_weighs_one():
     assert (Places(5, Units()).weights(np.ones((4, 1)), rows_of([0, 0, 1, 1])) == 1).all()
+
+
+def test_without_a_share_every_row_weighs_one():
+    scores = np.array([[0.0], [1.0], [3.0], [2.0]])
+    assert (Places(1, Units(), share=0.0).weights(scores, rows_of([0, 0, 0, 1])) == 1).all()
+    assert Places(1, Units(), share=0.5).weights(scores, rows_of([0, 0, 0, 1])).min() == 0.5  # alone in its query

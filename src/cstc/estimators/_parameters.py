@@ -107,12 +107,12 @@ def document_parameters(*, class_weight: bool = False, ranking: bool = False) ->
         What the experts of `Experts` are boosted for: squared risk on the grades, or the order of documents within
         queries (LightGBM's lambdarank, whose scores are put back into the units of grades).  "auto": the expert on all
         features is grown for both, and lambdarank is taken for all experts where its NDCG@`at` out of fold is higher
-        by more than a standard error.  Lambdarank needs grades that are whole numbers, and LightGBM; it cannot learn
+        by more than two standard errors.  Lambdarank needs grades that are whole numbers, and LightGBM; it cannot learn
         from the samples of ``Experts(rows_per_fit=...)``.  Where it cannot be had, and for the other methods, "auto" is
         "regression".
     at : int, default=5
-        Places of a query that count: NDCG@`at` is what `score` and a `Frontier` measure, and what the gates of
-        `Experts` weigh errors by: a document that cannot come near these places needs no further feature.
+        Places of a query that count: NDCG@`at` is what `score` and a `Frontier` measure, what `Paper` prunes by, and
+        what "auto" and lambdarank look at.  With `whole_queries`, gaps are measured from this place.
     whole_queries : bool, default=False
         Whether gates of `Experts` also see the place of a document among the current scores of its query: one far
         behind the best may stop, however unsure its score is.  The model is a `QueryTree`, a chain without branches;

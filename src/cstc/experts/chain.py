@@ -33,6 +33,7 @@ __all__ = ["Chain", "ChainGrower", "Chains", "gate_members"]
 
 HASTE = 8  # so many times fewer and larger steps
 MOST_TEACHERS = 40_000  # rows that teach gates; with noisy targets, fewer cost quality
+CLEARLY = 2.0  # standard errors of a difference, over queries
 OTHERS = 5  # rows of the whole sample that a group's constant is mixed with
 
 
@@ -318,8 +319,8 @@ class ChainGrower:
     ) -> Boosting:
         """How experts for all rows are grown; where that is left open, both experts on all columns are compared.
 
-        For the order of documents, where that is better than the loss out of fold by more than a standard error of
-        the difference, over queries.
+        For the order of documents, where that is clearly better than the loss out of fold.  Where it is not, chains of
+        it were worse: what cheap experts say is less comparable between documents.
         """
         if self.objective == "regression" or not len(columns):
             return self.boosting
@@ -336,7 +337,7 @@ class ChainGrower:
             ndcg_by_query(grades, experts[columns, each].margins[:, 0], self.rows.qid, at) for _, each in tried
         )
         gain = (by_order - by_loss)[np.isfinite(by_loss)]
-        is_better = gain.mean() > gain.std() / np.sqrt(len(gain))
+        is_better = gain.mean() > CLEARLY * gain.std() / np.sqrt(len(gain))
         experts.forget(columns, self.boosting if is_better else for_order)
         return for_order if is_better else self.boosting
 

@@ -46,6 +46,10 @@ from .worthwhile import weighed_in_money
 
 __all__ = ["Experts"]
 
+#: Of what an error at a ranked document weighs, the part that its place decides (`places`).  A gate that sees one
+#: document at a time does not know its place: with 0.9, NDCG@5 at equal cost was lower by 0.002 in the mean over
+#: budgets (one rotation of mq2007, 1,692 queries).
+PLACED = 0.0
 #: What keeps experts from learning noise; chosen on small and middle-sized data alike.
 REGULARISED = {"feature_fraction": 0.7, "row_fraction": 0.8, "l2": 2.0}
 
@@ -219,7 +223,7 @@ class Experts(Method):
             raise ValueError(f"experts are fitted in folds of {what}, and the data has too few of them; give more")
         _plan(boosting, rows, n_folds)
         stakes = None if problem.decisions is None else problem.stakes
-        places = None if problem.ranking is None else Places(problem.ranking.at, units)
+        places = None if problem.ranking is None else Places(problem.ranking.at, units, PLACED)
         objective = _objective(problem, rows)
         seen = None if problem.whole_queries is None else WholeQueries(problem.whole_queries, units.scale)
         grower = ChainGrower(rows, boosting, folds, half, problem.report, stakes, rows.more, places, objective, seen)

@@ -2,8 +2,8 @@
 
 Rankings are judged by NDCG: what counts is who stands at the first ``at`` places.  A squared error counts as much at a
 document that will never come near them as at one that may be the first or the sixth, and gates that weigh it buy for
-hopeless documents.  So, for a ranking, what a prediction is expected to lose at a document (`expectation`) is
-multiplied by what an error there can do to the order.
+hopeless documents.  So, for a ranking, what a prediction is expected to lose at a document (`expectation`) can be
+multiplied by what an error there can do to the order.  Whether that pays is a matter of what gates see (`method`).
 
 With the scores ``b`` of the best expert, out of fold and in the units of grades, the place ``r_i`` of each document by
 them within its query, the gain ``G`` of a grade and the discount ``D`` of a place,
@@ -18,7 +18,7 @@ the sooner an error lets them do so; with errors of the size s at both of them,
 over the documents j of the same query; the last sum is the DCG of the best order, so that every query counts alike.
 Documents of equal score share the discounts of their places.  An error at a document weighs
 
-    1 - SHARE + SHARE * worth_i / mean(worth)
+    1 - share + share * worth_i / mean(worth)
 
 so that its mean over all rows is 1, and cost weights keep their unit.  What experts themselves learn is not weighed.
 """
@@ -33,7 +33,7 @@ from ..rows import Rows, Units
 
 __all__ = ["Places", "worth_of_places"]
 
-SHARE = 0.9  # of a weight, what the place decides
+SHARE = 0.9  # where nobody says otherwise
 ERROR = 1.0  # size of an error, in standard deviations of the scores within their queries
 
 
@@ -111,20 +111,23 @@ class Places:
         Places that count.
     units : Units
         Of the grades.
+    share : float
+        Of what an error weighs, the part that the place decides; 0: errors at all documents weigh the same.
     """
 
     at: int
     units: Units
+    share: float = SHARE
 
     def weights(self, best: np.ndarray, rows: Rows) -> np.ndarray:
         """What errors at documents weigh, by the margins of the best expert out of fold; their mean is 1."""
         scores = self.units.margins(best)[:, 0]
-        error = ERROR * _spread(scores, rows)
-        if not error > 0:  # one score for all: nobody has a place
+        error = ERROR * _spread(scores, rows) if self.share else 0.0
+        if not error > 0:  # or one score for all: nobody has a place
             return np.ones(len(scores))
         worth = worth_of_places(scores, rows.qid, self.at, error)
         mean = float(np.average(worth, weights=rows.weights))
-        return 1.0 - SHARE + SHARE * worth / mean if mean > 0 else np.ones(len(scores))
+        return 1.0 - self.share + self.share * worth / mean if mean > 0 else np.ones(len(scores))
 
 
 def _spread(scores: np.ndarray, rows: Rows) -> float:
