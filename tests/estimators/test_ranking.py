@@ -1,6 +1,7 @@
 """Rankers: what they are boosted for, and the places that count."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -161,3 +162,14 @@ def test_what_places_are_worth_reaches_the_gates(share, monkeypatch):
     monkeypatch.setattr("cstc.experts.method.PLACED", share)
     at_one, at_all = (fit(at=at, objective="regression", cost_weight=0.01) for at in (1, 12))
     assert np.array_equal(at_one.predict_cost(X), at_all.predict_cost(X)) == (share == 0.0)
+
+
+def test_workers_boost_for_the_order_of_documents_too(tmp_path):
+    """Who grows the ensembles knows the queries, and the model is the same."""
+    ranker = CSTCRanker(**SMALL, objective="lambdarank", cost_weight=1e-3)
+    here = clone(ranker).fit(X, Y, qid=QID)
+    with ThreadPoolExecutor(2) as executor:
+        there = clone(ranker).fit(X, Y, qid=QID, executor=executor, scratch=tmp_path)
+    assert there.objective_ == "lambdarank"
+    np.testing.assert_array_equal(there.predict(X), here.predict(X))
+    np.testing.assert_array_equal(there.predict_cost(X), here.predict_cost(X))
