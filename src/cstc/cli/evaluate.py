@@ -67,7 +67,7 @@ def evaluate(
         raise WrongUse("standard input can be read once: TEST and --train are both '-'")
     if at is not None and qid is None:
         raise WrongUse("--at belongs to a model that ranks, which needs --qid, the column with the query of each row")
-    places = {} if at is None else {"at": at}
+    places = 5 if at is None else at
     loaded, _ = load_named(model)
     if isinstance(loaded, QueryTree):
         check_query_column(loaded, qid)
@@ -77,13 +77,14 @@ def evaluate(
     check_output(output, opened.source)
     test = read_labelled(opened, loaded.schema, reading, target, qid, absent=without.names, id_column=id_column)
     X = loaded._matrix(test.X, without.ignored)
-    found = {"model": figures_of(loaded, X, test.y, test.qid, budget=budget, gone=without.gone, ids=test.ids, **places)}
+    limits = {"budget": budget, "gone": without.gone, "ids": test.ids}
+    found = {"model": figures_of(loaded, X, test.y, test.qid, at=places, **limits)}
     if train is not None:
         if budget is not None or unavailable:
             say("LightGBM knows neither --budget nor --unavailable: it buys all that its trees ask for", quiet=quiet)
         rows = read_labelled(open_table(train, reading), loaded.schema, reading, target, qid)
         plain = fit_plain(loaded, loaded._matrix(rows.X), rows.y, rows.qid, random_state)
-        found["LightGBM"] = figures_of(plain, loaded._matrix(test.X), test.y, test.qid, **places)
+        found["LightGBM"] = figures_of(plain, loaded._matrix(test.X), test.y, test.qid, at=places)
     if as_json:
         document = {
             who: {each.name: {"value": each.value, "standard_error": each.error} for each in figures}

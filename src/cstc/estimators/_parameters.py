@@ -144,7 +144,7 @@ def check_parameters(estimator) -> None:
     if value is not None and (not isinstance(value, Integral) or value < 1):
         raise ValueError(f"early_stopping is {value!r}; it must be None or a whole number, 1 or more")
     value = getattr(estimator, "at", 1)
-    if not isinstance(value, Integral) or isinstance(value, bool | np.bool_) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise ValueError(f"at is {value!r}; it must be a whole number, 1 or more")
     value = getattr(estimator, "objective", OBJECTIVES[0])
     if not isinstance(value, str) or value not in OBJECTIVES:
