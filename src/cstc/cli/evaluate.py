@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
 
@@ -77,7 +78,7 @@ def evaluate(
     check_output(output, opened.source)
     test = read_labelled(opened, loaded.schema, reading, target, qid, absent=without.names, id_column=id_column)
     X = loaded._matrix(test.X, without.ignored)
-    limits = {"budget": budget, "gone": without.gone, "ids": test.ids}
+    limits: dict[str, Any] = {"budget": budget, "gone": without.gone, "ids": test.ids}
     found = {"model": figures_of(loaded, X, test.y, test.qid, at=places, **limits)}
     if train is not None:
         if budget is not None or unavailable:

@@ -38,7 +38,7 @@ from .expert import scores_of, work_of_expert
 from .fallbacks import fallbacks_for
 from .gates import expect_gates
 from .lazy import LazyExperts
-from .places import Places
+from .places import SHARE, Places
 from .purchases import EXPONENTS, MOST_STAGES
 from .queries import WholeQueries, with_made_columns
 from .sources import Sources, sources_of
@@ -223,7 +223,9 @@ class Experts(Method):
             raise ValueError(f"experts are fitted in folds of {what}, and the data has too few of them; give more")
         _plan(boosting, rows, n_folds)
         stakes = None if problem.decisions is None else problem.stakes
-        places = None if problem.ranking is None else Places(problem.ranking.at, units, PLACED)
+        # gates that see places can tell at which documents an error matters
+        placed = PLACED if problem.whole_queries is None else SHARE
+        places = None if problem.ranking is None else Places(problem.ranking.at, units, placed)
         objective = _objective(problem, rows)
         seen = None if problem.whole_queries is None else WholeQueries(problem.whole_queries, units.scale)
         grower = ChainGrower(rows, boosting, folds, half, problem.report, stakes, rows.more, places, objective, seen)
