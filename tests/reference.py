@@ -629,5 +629,5 @@ def order_losses(scores, at, best, queries, places, smooth):
             worth *= abs(_discount(best[i], others, places) - _discount(best[j], others, places))
             total += worth * (wrong(side, score - best[j]) - wrong(side, best[i] - best[j]))
         ideal = sum(_gain(best[j]) * _discount(best[j], others, places) for j in own)
-        lost.append(total / ideal if ideal > 0 else 0.0)
+        lost.append(max(0.0, total / ideal) if ideal > 0 else 0.0)
     return lost

@@ -37,6 +37,12 @@ def test_who_keeps_its_side_loses_next_to_nothing_and_who_changes_it_does():
     assert abs(hopeless) < 1e-6  # below all places that count, and still there
 
 
+def test_nothing_is_gained_beyond_the_own_place():
+    """Of many rows, what perfect gates would lose is a bound (`gates`): it must not be below zero."""
+    best, query = np.array([2.0, 1.0, 0.0]), np.zeros(3, dtype=int)
+    assert order_losses(np.array([9.0, -9.0]), np.array([0, 2]), best, query, 2, 0.5).tolist() == [0.0, 0.0]
+
+
 def order_of(best, qid, weights=None):
     rows = Rows(None, np.zeros(len(best)), np.ones(len(best)) if weights is None else weights, np.asarray(qid))
     return OrderLoss(best[:, None], np.zeros(1), np.full(len(best), 2.0), rows, 5, Units())

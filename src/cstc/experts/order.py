@@ -5,7 +5,7 @@ between the two.  With the scores ``b`` of the best expert, out of fold and in t
 document and the discount ``D`` of its place by b as in `places`, let document i alone have the score m, and all others
 theirs.  Each pair that comes into the wrong order costs what it is worth to the DCG,
 
-    order_i(m) = sum_j |G_i - G_j| |D_i - D_j| (p(m, j) - p(b_i, j)) / sum_j G_j D_j
+    order_i(m) = max(0, sum_j |G_i - G_j| |D_i - D_j| (p(m, j) - p(b_i, j)) / sum_j G_j D_j)
     p(m, j)    = 1 / (1 + exp(sign(b_i - b_j) (m - b_j) / s))       how surely i and j are in the wrong order
 
 with s a part of the spread of scores within queries.  A document that is on the right side of all others loses nothing,
@@ -49,7 +49,7 @@ def order_losses(
         worth = np.abs(gain[own][:, None] - gain[them]) * np.abs(discount[own][:, None] - discount[them])
         side = np.sign(best[own][:, None] - b) / smooth
         wrong = _unsure(side * (m - b)) - _unsure(side * (best[own][:, None] - b))
-        lost[here] = (worth * wrong).sum(axis=1) / ideal[number]
+        lost[here] = np.maximum((worth * wrong).sum(axis=1) / ideal[number], 0.0)  # beyond its place nothing is gained
     return lost
 
 
