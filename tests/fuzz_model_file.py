@@ -42,6 +42,7 @@ from model_files import (
     put,
     random_mixture,
     random_model,
+    random_query_tree,
     smoke,
     unpack,
     with_digest,
@@ -535,6 +536,37 @@ def mutate_mixture(rng):
     return pack(with_digest(members)), f"mixture: {what}", must_refuse
 
 
+@functools.cache
+def base_queries():
+    """A few models of whole queries."""
+    rng = np.random.default_rng(2015)
+    path, files = Path(scratch()) / "base.cstc", []
+    for _ in range(6):
+        cstc.save(random_query_tree(rng), path)
+        files.append(path.read_bytes())
+    return files
+
+
+def mutate_queries(rng):
+    """A model of whole queries with one thing changed: its bytes, its tree, or by how many places it goes."""
+    raw = pick(rng, base_queries())
+    choice = int(rng.integers(3))
+    if choice == 0:
+        mutation = pick(rng, [flip_bits, truncate, cut_or_paste, exchange_blocks, junk_around, damage_zip_records])
+        changed, must_refuse = mutation(rng, raw)
+        return changed, f"queries: {mutation.__name__}", must_refuse
+    members = unpack(raw)
+    if choice == 1:
+        members["tree.cstc"], what, must_refuse = mutate(rng, members["tree.cstc"])
+    else:
+        what, must_refuse = "places", True
+        document = json.loads(members["queries.json"]) | pick(rng, [{"at": 0}, {"at": -1}, {"at": 2.5}, {"more": 1}])
+        members["queries.json"] = json.dumps(document).encode()
+        if rng.random() < 0.3:
+            members["tree.cstc"] = pick(rng, [raw, b"", members["queries.json"]])
+    return pack(with_digest(members)), f"queries: {what}", must_refuse
+
+
 class TooSlowError(BaseException):
     """Not an Exception: nothing may catch it but the runner."""
 
@@ -546,8 +578,11 @@ def _out_of_time(*_):
 def try_one(seed, number):
     """Mutate, load, use.  Returns what was done and what came of it; raises on anything that must not happen."""
     rng = np.random.default_rng([seed, number])
-    of_mixture = rng.random() < 0.1
-    raw, name, must_refuse = mutate_mixture(rng) if of_mixture else mutate(rng, pick(rng, base_files()))
+    kind = rng.random()
+    if kind < 0.2:
+        raw, name, must_refuse = mutate_mixture(rng) if kind < 0.1 else mutate_queries(rng)
+    else:
+        raw, name, must_refuse = mutate(rng, pick(rng, base_files()))
     path = Path(scratch()) / "mutated.cstc"
     path.write_bytes(raw)
     signal.setitimer(signal.ITIMER_REAL, TIME_LIMIT)
@@ -625,7 +660,7 @@ def main(arguments=None):
         if (number + 1) % 5000 == 0:
             rate = (number + 1) / (time.perf_counter() - start)
             print(f"{number + 1} of {options.mutations}, seed {options.seed}, {rate:.0f} per second", flush=True)
-    for name in [mutation.__name__ for mutation in BYTE_MUTATIONS + MEMBER_MUTATIONS] + ["mixture"]:
+    for name in [mutation.__name__ for mutation in BYTE_MUTATIONS + MEMBER_MUTATIONS] + ["mixture", "queries"]:
         print(f"{name:20} {counts[name, 'loaded']:7} loaded {counts[name, 'refused']:7} refused")
     loaded, refused = (sum(n for (_, found), n in counts.items() if found == each) for each in ("loaded", "refused"))
     print(

@@ -9,10 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from cstc import Mixture, UnseenValueWarning
+from cstc import Mixture, QueryTree, UnseenValueWarning
 from cstc.costs import ResolvedCosts
 from cstc.model import Decisions, FittedTree, Schema, Training, TreePool, TreeShape
 from cstc.model.fallbacks import Estimates
+from cstc.model.queries import N_MADE, with_made_costs, with_made_schema
 
 TASKS = ("identity", "logistic", "softmax")
 
@@ -146,6 +147,58 @@ def random_mixture(rng, link=None):
     return Mixture(first, second, share=float(rng.random()), seed=int(rng.integers(2**31)))
 
 
+def random_query_tree(rng):
+    """A chain whose gates look at the places of documents: some learners are for experts, some for each gate."""
+    n_nodes, n_features = int(rng.integers(1, 5)), int(rng.integers(1, 6))
+    n_gates = n_nodes - 1
+    names = [f"x{j}" for j in range(n_features)]
+    categorical = set(np.flatnonzero(rng.random(n_features) < 0.3).tolist())
+    n_own = int(rng.integers(0, 8))
+    pools, owners = [random_pool(rng, n_own, n_features, categorical)], [-1] * n_own
+    for gate in range(n_gates):
+        n_learners = int(rng.integers(0, 5))
+        pool = random_pool(rng, n_learners, n_features + N_MADE, categorical)
+        seen = np.append(np.arange(n_features), n_features + N_MADE * gate + np.arange(N_MADE))
+        pools.append(pool.on_columns(seen))
+        owners += [gate] * n_learners
+    owners = np.array(owners, dtype=int)
+    weights = rng.normal(size=(len(owners), n_nodes, 1)) * (rng.random((len(owners), n_nodes, 1)) < 0.6)
+    weights[owners >= 0] = 0.0
+    route = np.zeros((len(owners), n_nodes))
+    for gate in range(n_gates):
+        may = (owners == gate) | ((owners < 0) & (rng.random(len(owners)) < 0.3))
+        route[may, gate] = rng.normal(size=int(may.sum()))
+    fallbacks = {}
+    if rng.random() < 0.5:
+        fallbacks = random_fallbacks(rng, len(owners), n_nodes, 1, n_features + N_MADE * n_gates)
+        fallbacks["fallback_weights"][owners >= 0] = 0.0
+        fallbacks["estimates"].source_features[:, n_features:] = False
+        fallbacks["estimates"].sets[:, n_features:] = False
+    schema = Schema(
+        names, {names[j]: [f"value {k}" for k in range(4)] for j in sorted(categorical)}, rng.random(n_features) < 0.5
+    )
+    tree = FittedTree(
+        pool=TreePool.concatenate(pools),
+        shape=TreeShape.chain(n_nodes),
+        predict_weights=weights,
+        predict_intercepts=rng.normal(size=(n_nodes, 1)),
+        route_weights=route,
+        thresholds=np.append(rng.normal(size=n_gates) * 0.3, 0.0),
+        constant=rng.normal(size=1),
+        costs=with_made_costs(random_costs(rng, names), n_gates),
+        link="identity",
+        schema=with_made_schema(schema, n_gates),
+        training=random_training(rng, n_nodes),
+        **fallbacks,
+    )
+    return QueryTree(tree, int(rng.integers(1, 7)))
+
+
+def random_queries(rng, n):
+    """The query of each of n rows, as a ranker is given it."""
+    return np.sort(rng.integers(0, max(1, n // 4), size=n))
+
+
 def random_fallbacks(rng, n_learners, n_nodes, n_outputs, n_features):
     """Further experts, or none, and what is known of all of them; some are not for the rows of some nodes."""
     n = int(rng.integers(0, 4))
@@ -186,6 +239,9 @@ def smoke(model, rng):
 
 
 def _smoke(model, rng):
+    if isinstance(model, QueryTree):
+        _smoke_queries(model, rng)
+        return
     for missing in (False, True):
         X = random_rows(rng, model, missing=missing)
         margins, branch = model.decision_and_cost(X)
@@ -212,6 +268,24 @@ def _smoke(model, rng):
     assert np.isfinite(margins).all()
     assert (cost >= 0).all()
     assert not np.isin(other.pool.feature, gone).any()
+
+
+def _smoke_queries(model, rng):
+    for missing in (False, True):
+        X = random_rows(rng, model, missing=missing)
+        qid = random_queries(rng, len(X))
+        margins, branch = model.decision_and_cost(X, qid=qid)
+        learner = model.predict_cost(X, "learner", qid=qid)
+        if not missing:
+            assert np.isfinite(margins).all()
+        assert (branch >= 0).all()
+        assert (branch <= learner * (1 + 1e-9)).all()
+        assert (model.apply(X, qid=qid) < model.n_terminals).all()
+    gone = np.flatnonzero(rng.random(len(model.schema.feature_names)) < 0.5)
+    X = random_rows(rng, model, missing=False)
+    margins, cost = model.without(gone).decision_and_cost(X, qid=random_queries(rng, len(X)))
+    assert np.isfinite(margins).all()
+    assert (cost >= 0).all()
 
 
 # -- a file, taken apart -----------------------------------------------------------------------------------------

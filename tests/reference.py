@@ -532,6 +532,56 @@ def ndcg(grades, scores, qid, k=5):
     return sum(values) / len(values) if values else math.nan
 
 
+class QueryOutcome:
+    """The documents of one query on a chain whose gates see places: `scores`, `terminals`, `items` and `costs`.
+
+    `tree` looks at the features and at two made columns for each gate, which are filled node by node.
+    """
+
+    def __init__(self, tree, pool, costs, X, at):
+        n_learners, n_nodes, _ = tree.predict_weights.shape
+        n, n_features = len(X), len(X[0])
+        self.scores, self.terminals = [math.nan] * n, [0] * n
+        learners, features = [set() for _ in X], [set() for _ in X]
+        going = list(range(n))
+        for node in range(n_nodes):
+            for i in going:
+                used = [t for t in range(n_learners) if tree.predict_weights[t, node, 0] != 0]
+                found = [evaluate_learner(pool, t, X[i]) for t in used]
+                total = sum(out * tree.predict_weights[t, node, 0] for t, (out, _) in zip(used, found, strict=True))
+                self.scores[i] = total + tree.predict_intercepts[node, 0]
+                self.terminals[i] = node
+                learners[i].update(used)
+                features[i].update(f for _, met in found for f in met)
+            if node == n_nodes - 1:
+                break
+            best = sorted(self.scores, reverse=True)
+            bar, still = best[min(at, n) - 1], []
+            for i in going:
+                x = [*X[i], *[0.0] * (2 * (n_nodes - 1))]
+                x[n_features + 2 * node] = self.scores[i] - bar
+                x[n_features + 2 * node + 1] = float(sum(other > self.scores[i] for other in self.scores))
+                used = [t for t in range(n_learners) if tree.route_weights[t, node] != 0]
+                found = [evaluate_learner(pool, t, x) for t in used]
+                learners[i].update(used)
+                features[i].update(f for _, met in found for f in met)
+                total = sum(out * tree.route_weights[t, node] for t, (out, _) in zip(used, found, strict=True))
+                if total > tree.thresholds[node]:
+                    still.append(i)
+            going = still
+        whole = [{f for t in used for f in learner_features(pool, t)} for used in learners]
+        self.items = {
+            "branch": [items_of(found, costs.feature_items) for found in features],
+            "learner": [items_of(found, costs.feature_items) for found in whole],
+        }
+        self.costs = {
+            counting: [
+                costs.evaluation * len(used) + sum(costs.prices[r] for r in items)
+                for used, items in zip(learners, found, strict=True)
+            ]
+            for counting, found in self.items.items()
+        }
+
 # ----------------------------------------------------------------------------------------- places
 
 
@@ -560,3 +610,24 @@ def _discount(score, own, at):
     above, equal = sum(other > score for other in own), sum(other == score for other in own)
     places = range(above + 1, above + equal + 1)
     return sum(1 / math.log2(1 + place) for place in places if place <= at) / equal
+
+
+def order_losses(scores, at, best, queries, places, smooth):
+    """What the score of each document of `at`, alone, loses by the order of its query: one pair at a time."""
+
+    def wrong(side, distance):
+        return 1 / (1 + math.exp(max(-50.0, min(50.0, side * distance / smooth))))
+
+    lost = []
+    for score, i in zip(scores, at, strict=True):
+        own = [j for j in range(len(best)) if queries[j] == queries[i]]
+        others = [best[j] for j in own]
+        total = 0.0
+        for j in own:
+            side = 1 if best[i] > best[j] else -1 if best[i] < best[j] else 0
+            worth = abs(_gain(best[i]) - _gain(best[j]))
+            worth *= abs(_discount(best[i], others, places) - _discount(best[j], others, places))
+            total += worth * (wrong(side, score - best[j]) - wrong(side, best[i] - best[j]))
+        ideal = sum(_gain(best[j]) * _discount(best[j], others, places) for j in own)
+        lost.append(max(0.0, total / ideal) if ideal > 0 else 0.0)
+    return lost

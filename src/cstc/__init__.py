@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .interop import from_lightgbm
     from .model.file import ModelFileError, load, save
     from .model.mixture import Mixture
+    from .model.queries import QueryTree
     from .model.unseen import UnseenValueWarning
     from .paper.exact import Exact
     from .paper.method import Paper
@@ -28,6 +29,7 @@ __all__ = [
     "Mixture",
     "ModelFileError",
     "Paper",
+    "QueryTree",
     "UnseenValueWarning",
     "__version__",
     "from_lightgbm",
@@ -47,6 +49,7 @@ _HOMES = {
     "Mixture": "model.mixture",
     "ModelFileError": "model.file",
     "Paper": "paper.method",
+    "QueryTree": "model.queries",
     "UnseenValueWarning": "model.unseen",
     "_explain_row": "serving.explain",
     "_importance_in_mixture": "serving.explain",

@@ -64,6 +64,8 @@ class Problem:
         What fits to the same rows with other cost weights can use again; a method keeps there what it likes.
     decisions : Decisions or None
         What errors cost, where that is weighed instead of the loss.
+    whole_queries : int or None
+        Gates see the places of documents, by the so many best of their query; None: they see rows alone.
     ranking : Ranking or None
         Where rows are documents that are ranked within their queries.
     start : object
@@ -82,6 +84,7 @@ class Problem:
     progress: Progress = QUIET
     shared: dict[str, Any] = field(default_factory=dict)
     decisions: Decisions | None = None
+    whole_queries: int | None = None
     ranking: Ranking | None = None
     start: Any = None
 
@@ -141,7 +144,7 @@ class Trained:
 
     Attributes
     ----------
-    model : FittedTree or Mixture
+    model : FittedTree, Mixture or QueryTree
         A method trains trees; of two of them the estimator makes a mixture.
     loss_history : list of ndarray
         For each stage of training, the loss after every step.
@@ -203,6 +206,8 @@ class Method(BaseEstimator):
     boosts_order = False
     #: Whether it has work for workers (`cluster`).
     uses_workers = False
+    #: Whether its gates can see whole queries.
+    sees_queries = False
     #: Of more rows than this, a fit reads some; None: all of them.
     rows_per_fit: int | None = None
 

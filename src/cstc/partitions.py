@@ -21,6 +21,7 @@ from .matrix import is_sparse
 from .model.answering import Answering
 from .model.coins import Turns
 from .model.mixture import Mixture
+from .model.queries import QueryTree
 from .tables import is_frame
 
 __all__ = ["predict_partitions"]
@@ -174,6 +175,11 @@ class _Answers:
 def _answers_of(model: Any, proba: Any, budget: Any, unavailable: Any, ids: Any) -> _Answers:
     """What answers, with all that can be checked before there are rows."""
     found = _model_of(model)
+    if isinstance(found, QueryTree):
+        raise ValueError(
+            "this model looks at whole queries, which partitions of rows may cut; call predict(X, qid=...) with the "
+            "rows of some whole queries at a time"
+        )
     if not isinstance(proba, bool | np.bool_):
         raise ValueError(f"proba is {proba!r}; it must be True or False")
     if ids is not None and not isinstance(ids, str):

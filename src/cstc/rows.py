@@ -10,6 +10,7 @@ from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from .losses import Loss
 from .matrix import columns_at
+from .model.qids import query_numbers
 from .tables import take_rows
 
 __all__ = ["Parts", "Rows", "Units", "check_queries", "folds_of", "hold_out", "part", "some_of"]
@@ -170,16 +171,7 @@ def check_queries(qid, y, name: str) -> np.ndarray:
     """Query ids as numbers, rows of a query together, at least one query with a relevant document."""
     if qid is None:
         raise ValueError(f"{name} is missing; a ranker needs the query of each row: {name}=...")
-    qid = np.asarray(qid)
-    if qid.ndim != 1 or len(qid) != len(y):
-        raise ValueError(f"{name} has shape {qid.shape}, y has {len(y)} rows; give one query id per row")
-    if qid.dtype.kind in "fO" and any(value is None or value != value for value in qid.tolist()):
-        raise ValueError(f"{name} holds missing values; give the query of every row")
-    starts = np.flatnonzero(np.concatenate([[True], qid[1:] != qid[:-1]]))
-    seen, counts = np.unique(qid[starts], return_counts=True)
-    if (counts > 1).any():
-        query = seen[counts > 1].tolist()[0]
-        raise ValueError(f"query {query!r} comes back after other queries; sort the rows by {name}")
+    query = query_numbers(qid, len(y), name, rows_of="y")
     if not (y > 0).any():
         raise ValueError("no query has a relevant document: all grades are 0; at least one must be above 0")
-    return np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(qid))))
+    return query

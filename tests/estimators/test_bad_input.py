@@ -106,6 +106,7 @@ WRONG = {
 }
 CASES = [(name, value, message) for name, (values, message) in WRONG.items() for value in values]
 OF_RANKERS = {
+    "whole_queries": (["yes", None, 1], "it must be True or False"),
     "objective": (["ndcg", None, 3], "it must be one of ('auto', 'regression', 'lambdarank')"),
     "at": ([*COUNT, None, True], "it must be a whole number, 1 or more"),
 }

@@ -296,7 +296,9 @@ def simple_chain(loss=1.0, **changes):
 
 def family_of(chains, lazy):
     nothing = SimpleNamespace(categorical=())
-    grower = SimpleNamespace(rows=chains[0].rows, boosting=nothing, half=None, stakes=None, report=print)
+    grower = SimpleNamespace(
+        rows=chains[0].rows, boosting=nothing, half=None, stakes=None, factor=None, report=print
+    )
     return Family(grower, Chains(chains, None, None), lazy)
 
 

@@ -460,7 +460,7 @@ def test_fetching_one_by_one_pays_what_is_reported():
     answers = [predictor.predict(row) for row in range(60)]
     assert [answer.value for answer in answers] == pytest.approx(model.predict(X[:60]))
     assert [answer.cost for answer in answers] == pytest.approx(model.predict_cost(X[:60]))
-    assert len({answer.cost for answer in answers}) > 2
+    assert len({answer.cost for answer in answers}) > 1
     # with a budget, or a source that is down, rows are answered all the same
     within = predictor.predict(0, budget=5.0)
     assert within.cost <= 5.0

@@ -1,7 +1,7 @@
-"""Makes ``model-v3.cstc`` and ``mixture-v3.cstc``: files of version 3, and in JSON what their models answer.
+"""Makes ``queries-v4.cstc``, a file of version 4, and in JSON what its model answers.
 
-It ran once, and so did those that made the files of versions 1 and 2, of the same model without what later versions
-add.  The files stay as they are, and every later version of cstc must read them and answer the same:
+It ran once, and so did those that made the files of versions 1 to 3, of the models below.  The files stay as they are,
+and every later version of cstc must read them and answer the same:
 
     python tests/golden/make_golden.py
 """
@@ -18,6 +18,7 @@ from cstc.model import Decisions, FittedTree, Schema, Training, TreePool, TreeSh
 from cstc.model.fallbacks import Estimates
 from cstc.model.file import save
 from cstc.model.mixture import Mixture
+from cstc.model.queries import QueryTree, with_made_costs, with_made_schema
 
 HERE = Path(__file__).parent
 
@@ -114,6 +115,59 @@ def golden_mixture():
     return Mixture(model, other, share=0.375, seed=7)
 
 
+def golden_queries():
+    """A chain of two nodes whose gate looks at an age, at the gap and at the place."""
+    pool = TreePool(
+        roots=np.array([0, 3, 6, 9]),
+        #                 0: an expert  3: the other   6: by the gap   9: by the place, then by age
+        feature=np.array([0, -1, -1, 1, -1, -1, 2, -1, -1, 3, 0, -1, -1, -1]),
+        threshold=np.array([0.5, 0, 0, -1.25, 0, 0, -0.25, 0, 0, 1.5, 2.0, 0, 0, 0]),
+        left=np.array([1, 1, 2, 4, 4, 5, 7, 7, 8, 10, 11, 11, 12, 13]),
+        right=np.array([2, 1, 2, 5, 4, 5, 8, 7, 8, 13, 12, 11, 12, 13]),
+        missing_left=np.zeros(14, dtype=bool),
+        zero_is_missing=np.zeros(14, dtype=bool),
+        category_start=np.full(14, -1),
+        category_count=np.zeros(14, dtype=int),
+        category_left=np.zeros(0, dtype=bool),
+        value=np.array([0, 0.25, 1.5, 0, -0.5, 2.0, 0, -1.0, 0.5, 0, 0, 0.75, -0.125, -0.25]),
+        linear_feature=np.full(14, -1),
+        share_left=np.array([100, 127, 127, 50, 127, 127, 200, 127, 127, 30, 64, 127, 127, 127]) / 254,
+    )
+    predict_weights, route_weights = np.zeros((4, 2, 1)), np.zeros((4, 2))
+    predict_weights[0, 0] = predict_weights[1, 1] = 1.0
+    predict_weights[0, 1] = 0.5
+    route_weights[2:, 0] = 1.0
+    costs = ResolvedCosts(["age", "größe"], np.array([1.0, 20.5]), np.eye(2, dtype=bool), 0.01)
+    tree = FittedTree(
+        pool=pool,
+        shape=TreeShape.chain(2),
+        predict_weights=predict_weights,
+        predict_intercepts=np.array([[0.1], [-0.2]]),
+        route_weights=route_weights,
+        thresholds=np.array([-0.125, 0.0]),
+        constant=np.array([0.5]),
+        costs=with_made_costs(costs, 1),
+        link="identity",
+        schema=with_made_schema(Schema(["age", "größe"], {}, np.array([False, True])), 1),
+        training=Training(rows=442, mean_cost=11.25, reached=np.array([0.375, 0.625]), trained="2026-11-16"),
+    )
+    return QueryTree(tree, at=2)
+
+
+QUERY_ROWS = [[0.0, -2.0], [1.0, 0.0], [1.0, -3.0], [2.5, None], [0.0, 1.0], [3.0, 1.0], [0.5, -1.25]]
+
+
+def query_answers(model):
+    X, qid = np.array(QUERY_ROWS, dtype=float), ["a", "a", "a", "a", "b", "b", "c"]
+    return {
+        "predict": model.predict(X, qid=qid).tolist(),
+        "apply": model.apply(X, qid=qid).tolist(),
+        "cost by branch": model.predict_cost(X, qid=qid).tolist(),
+        "cost by learner": model.predict_cost(X, "learner", qid=qid).tolist(),
+        "without age": model.predict(X, unavailable=["age"], qid=qid).tolist(),
+    }
+
+
 ROWS = [
     [0.0, -2.0, 0.0, 0.0, 1.0],
     [0.0, 0.0, 1.0, 1.0, 2.0],
@@ -160,7 +214,5 @@ def mixture_answers(mixture):
 
 
 if __name__ == "__main__":
-    save(golden_model_3(), HERE / "model-v3.cstc")
-    (HERE / "model-v3.json").write_text(json.dumps(answers(golden_model_3()), indent=1) + "\n")
-    save(golden_mixture(), HERE / "mixture-v3.cstc")
-    (HERE / "mixture-v3.json").write_text(json.dumps(mixture_answers(golden_mixture()), indent=1) + "\n")
+    save(golden_queries(), HERE / "queries-v4.cstc")
+    (HERE / "queries-v4.json").write_text(json.dumps(query_answers(golden_queries()), indent=1) + "\n")

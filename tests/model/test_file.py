@@ -34,6 +34,8 @@ from model_files import (
     put,
     random_mixture,
     random_model,
+    random_queries,
+    random_query_tree,
     random_rows,
     smoke,
     unpack,
@@ -183,6 +185,55 @@ def test_the_models_of_a_mixture_are_checked_and_belong_together(path):
     mixture.cheaper.with_costs(np.full(len(mixture.schema.feature_names), 3.0)).save(path)
     with pytest.raises(ModelFileError, match="the two models of a mixture must have the same prices"):
         load_members(path, members | {"cheaper.cstc": path.read_bytes()})
+
+
+@pytest.mark.filterwarnings("ignore::cstc.UnseenValueWarning")
+@pytest.mark.parametrize("seed", range(12))
+def test_random_models_of_whole_queries_come_back_as_they_were(path, seed):
+    rng = np.random.default_rng(seed)
+    model = random_query_tree(rng)
+    model.save(path)
+    loaded = cstc.load(path)
+    assert isinstance(loaded, cstc.QueryTree)
+    assert loaded.at == model.at
+    assert_same_model(model.tree, loaded.tree)
+    X, qid = random_rows(rng, model, n=50), random_queries(rng, 50)
+    assert np.array_equal(model.predict(X, qid=qid), loaded.predict(X, qid=qid), equal_nan=True)
+    assert np.array_equal(model.predict_cost(X, qid=qid), loaded.predict_cost(X, qid=qid))
+    smoke(loaded, rng)
+    again = path.with_name("again.cstc")
+    cstc.save(loaded, again)
+    assert again.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"at": 0}, "at is 0; it must be a whole number, 1 or more"),
+        ({"at": 5.0}, "'at' in queries.json is a float; it must be a int"),
+        ({"further": 1}, "queries.json has the entries"),
+    ],
+)
+def test_what_is_said_of_whole_queries_is_checked(path, change, message):
+    random_query_tree(np.random.default_rng(1)).save(path)
+    members = unpack(path.read_bytes())
+    document = json.loads(members["queries.json"]) | change
+    with pytest.raises(ModelFileError, match=message):
+        load_members(path, members | {"queries.json": json.dumps(document).encode()})
+
+
+def test_the_tree_of_whole_queries_is_one_for_that(path):
+    random_query_tree(np.random.default_rng(1)).save(path)
+    whole = path.read_bytes()
+    members = unpack(whole)
+    with pytest.raises(ModelFileError, match=r"tree\.cstc: it is a model of whole queries; whole queries are answered"):
+        load_members(path, members | {"tree.cstc": whole})
+    golden().golden_model_2().save(path)
+    with pytest.raises(ModelFileError, match="a model of whole queries predicts scores"):
+        load_members(path, members | {"tree.cstc": path.read_bytes()})
+    manifest = json.loads(members["manifest.json"]) | {"version": 3}
+    with pytest.raises(ModelFileError, match="its members are not those of a model"):
+        load_members(path, members | {"manifest.json": json.dumps(manifest).encode()})
 
 
 def test_a_loaded_model_is_saved_as_the_same_bytes(path):
@@ -340,12 +391,25 @@ def test_a_mixture_of_version_3_is_read_for_ever():
     np.testing.assert_allclose(golden().mixture_answers(mixture)["cost"], expected["cost"], rtol=1e-12)
 
 
+def test_whole_queries_of_version_4_are_read_for_ever():
+    expected = json.loads((TESTS / "golden" / "queries-v4.json").read_text())
+    model = cstc.load(TESTS / "golden" / "queries-v4.cstc")
+    answers = golden().query_answers(model)
+    assert answers["apply"] == expected["apply"]
+    for name, values in expected.items():
+        np.testing.assert_allclose(answers[name], values, rtol=1e-12, atol=1e-12)
+    assert_same_model(model.tree, golden().golden_queries().tree)
+    assert model.at == 2
+
+
 def test_the_bytes_are_the_same_on_every_machine(path):
     """To go on with the files of the next version when `save` writes that; the tests above stay."""
     cstc.save(golden().golden_model_3(), path)
     assert path.read_bytes() == (TESTS / "golden" / "model-v3.cstc").read_bytes()
     cstc.save(golden().golden_mixture(), path)
     assert path.read_bytes() == (TESTS / "golden" / "mixture-v3.cstc").read_bytes()
+    cstc.save(golden().golden_queries(), path)
+    assert path.read_bytes() == (TESTS / "golden" / "queries-v4.cstc").read_bytes()
 
 
 @pytest.mark.parametrize("older", [as_version_1, as_version_2])
@@ -563,12 +627,12 @@ def test_what_is_no_file_is_not_waited_for(path):
         cstc.load(path.parent)
 
 
-@pytest.mark.parametrize("version", [4, 17])
+@pytest.mark.parametrize("version", [5, 17])
 def test_a_later_version_is_named(path, members, version):
     members["manifest.json"] = json.dumps({"format": "cstc-model", "version": version, "new": True}).encode()
     members["arrays/of_the_future.npy"] = b""
     path.write_bytes(pack(members))
-    with pytest.raises(ModelFileError, match=f"it has version {version} of the format and this cstc reads up to 3"):
+    with pytest.raises(ModelFileError, match=f"it has version {version} of the format and this cstc reads up to 4"):
         cstc.load(path)
 
 

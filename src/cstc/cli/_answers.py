@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..model import FittedTree
+from ..model.file import Model
 from ..model.fitted import least_of
-from ..model.mixture import Mixture
+from ..model.queries import QueryTree
 from ..serving.table import within_budget
 
 __all__ = ["Answers", "answers_of", "paths_of"]
@@ -24,15 +25,18 @@ class Answers(NamedTuple):
 
 
 def answers_of(
-    model: FittedTree | Mixture,
+    model: Model,
     X: Any,
     *,
     budget: float | None = None,
     gone: np.ndarray | None = None,
     ids: Any = None,
     first: int = 0,
+    qid: Any = None,
 ) -> Answers:
     """Of the rows of a matrix, of which the first one has the number `first` in its table."""
+    if isinstance(model, QueryTree):
+        return _of_queries(model, X, budget, gone, qid)
     if isinstance(model, FittedTree):
         return _of_tree(model, X, budget, gone)
     n = len(X)
@@ -65,10 +69,18 @@ def _of_tree(tree: FittedTree, X: Any, budget: float | None, gone: np.ndarray | 
     return Answers(held.margins, held.costs, held.items, np.where(stopped, STOPPED, walked.terminals))
 
 
-def paths_of(model: FittedTree | Mixture) -> list[str]:
+def _of_queries(
+    model: QueryTree, X: Any, budget: float | None, gone: np.ndarray | None, qid: Any
+) -> Answers:
+    margins, costs = model.decide(X, "branch", budget, gone, None, qid)  # refuses a budget
+    walked = (model if gone is None else model.without(gone)).walk(X, items=True, qid=qid)
+    return Answers(margins, costs, walked.items, walked.terminals)
+
+
+def paths_of(model: Model) -> list[str]:
     """The nodes on the way to each terminal; those of the more expensive model of a mixture after the other's."""
-    trees = [model] if isinstance(model, FittedTree) else model.trees
-    named = ("",) if isinstance(model, FittedTree) else ("cheaper: ", "costlier: ")
+    trees = [model] if isinstance(model, FittedTree | QueryTree) else model.trees
+    named = ("",) if isinstance(model, FittedTree | QueryTree) else ("cheaper: ", "costlier: ")
     found = []
     for name, tree in zip(named, trees, strict=True):
         for nodes in tree.shape.paths:

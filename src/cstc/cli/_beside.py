@@ -9,8 +9,7 @@ import numpy as np
 
 from ..baselines import CEGB
 from ..metrics import ndcg
-from ..model import FittedTree
-from ..model.mixture import Mixture
+from ..model.file import Model
 from ._errors import say
 from ._judging import figures_of
 from ._plain import fit_plain
@@ -63,7 +62,7 @@ def _ndcg_at(k: int) -> Callable[..., float]:
     return ndcg_at
 
 
-def _error_cost(model: FittedTree | Mixture) -> Callable[[Any, Any, Any], float]:
+def _error_cost(model: Model) -> Callable[[Any, Any, Any], float]:
     """What the errors of a system cost, with a minus, when it decides by the prices that the model knows."""
     decisions = model.priced_decisions
 

@@ -25,6 +25,7 @@ class Job:
     objective: str | None
     drop: tuple[str, ...]
     category: tuple[str, ...]
+    whole_queries: bool
     method: str
     rounds: int | None
     random_state: int

@@ -10,8 +10,9 @@ import numpy as np
 
 from ..estimators import CSTCClassifier, CSTCRanker, CSTCRegressor
 from ..metrics import cost_summary, quality_of
-from ..model import FittedTree, probabilities
-from ..model.mixture import Mixture
+from ..model import probabilities
+from ..model.file import Model
+from ..model.queries import QueryTree
 from ..resampling import Resamples, cost_draws, standard_error
 from ..rows import Rows
 
@@ -38,7 +39,7 @@ class Figure(NamedTuple):
 
 
 def figures_of(
-    model: FittedTree | Mixture,
+    model: Model,
     X: Any,
     y: np.ndarray,
     qid: np.ndarray | None = None,
@@ -49,7 +50,8 @@ def figures_of(
     at: int = 5,
 ) -> list[Figure]:
     """Quality first, then cost; `X` is a matrix of the model.  A ranking is judged by its first `at` places."""
-    margins, costs = model.decide(X, budget=budget, gone=gone, ids=ids)
+    own = qid if isinstance(model, QueryTree) else None  # for others, what is wrong with queries is a note
+    margins, costs = model.decide(X, budget=budget, gone=gone, ids=ids, qid=own)
     resamples = Resamples.of(len(y), None, qid)
     rows, draws = Rows(None, y, None, qid), cost_draws(costs, resamples)
     found = [_quality(_face_of(model, qid is not None, at), rows, margins, resamples)]
@@ -78,7 +80,7 @@ def _quality(face: Any, rows: Rows, margins: np.ndarray, resamples: Resamples) -
 
 
 def _of_classes(
-    model: FittedTree | Mixture, y: np.ndarray, margins: np.ndarray, costs: np.ndarray, resamples: Resamples
+    model: Model, y: np.ndarray, margins: np.ndarray, costs: np.ndarray, resamples: Resamples
 ) -> list[Figure]:
     shares, truth = probabilities(margins, model.link), model.schema.class_numbers(y, len(margins))
     answers = model.answers(margins).tolist()
@@ -95,7 +97,7 @@ def _figure(name: str, value: Callable[[], Any], draws: np.ndarray) -> Figure:
     return Figure(name, float(value()), standard_error(draws))
 
 
-def _face_of(model: FittedTree | Mixture, ranks: bool, at: int) -> Any:
+def _face_of(model: Model, ranks: bool, at: int) -> Any:
     """An estimator around a model that was loaded: what a quality asks of one."""
     classes = model.schema.classes
     face: Any = CSTCRanker(at=at) if ranks else CSTCRegressor() if classes is None else CSTCClassifier()

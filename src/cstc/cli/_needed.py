@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ..model import FittedTree
-from ..model.mixture import Mixture
+from ..model.file import Model
+from ..model.queries import QueryTree
 
-__all__ = ["Lacking", "features_used", "lacking"]
+__all__ = ["Lacking", "features_used", "lacking", "trees_of"]
 
 
 class Lacking(NamedTuple):
@@ -30,14 +31,23 @@ def features_used(tree: FittedTree) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def lacking(model: FittedTree | Mixture, unavailable: Sequence[str], there: Sequence[str]) -> Lacking:
+def trees_of(model: Model) -> list[FittedTree]:
+    """The trees that a model is made of."""
+    if isinstance(model, QueryTree):
+        return [model.tree]
+    return [model] if isinstance(model, FittedTree) else list(model.trees)
+
+
+def lacking(model: Model, unavailable: Sequence[str], there: Sequence[str]) -> Lacking:
     """Of a model and a table with the columns `there`."""
     gone = model.columns_named(unavailable) if unavailable else None
     names = model.schema.feature_names
     spare = np.ones(len(names), dtype=bool)
-    for tree in [model] if isinstance(model, FittedTree) else model.trees:
+    for tree in trees_of(model):
         used, by_fallbacks = features_used(tree)
-        spare &= ~(used | by_fallbacks | tree.plain_features)  # a plain input is computed with, whatever its weight is
+        # a plain input is computed with, whatever its weight is
+        looked_at = used | by_fallbacks | tree.plain_features
+        spare &= ~looked_at[: len(names)]  # made columns come after the features
     lost = {j for j in np.flatnonzero(spare).tolist() if names[j] not in there}
     lost |= set() if gone is None else set(gone.tolist())
     found = np.array(sorted(lost), dtype=int)

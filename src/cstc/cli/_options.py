@@ -139,6 +139,7 @@ def trains(command: Callable[..., Any]) -> Callable[..., Any]:
             help="What a ranking is boosted for; auto if nothing is said.",
         ),
         click.option("--at", type=click.IntRange(1), metavar="N", help="Places of a ranking that count; 5."),
+        click.option("--whole-queries", is_flag=True, help="Gates see a document's place in its query; for ranking."),
         click.option("--qid", metavar="COLUMN", help="The query of each row, for ranking."),
         click.option("--validation", metavar="FILE", type=click.Path(allow_dash=True), help="Rows that teach nothing."),
         click.option("--error-costs", metavar="FILE", type=click.Path(), help="CSV: what each error costs."),

@@ -58,6 +58,10 @@ def check_job(job: Job) -> None:
     for option, value in (("--at", job.at), ("--objective", job.objective)):
         if value is not None and job.qid is None:
             raise WrongUse(f"{option} belongs to ranking, which needs --qid, the column with the query of each row")
+    if job.whole_queries and job.qid is None:
+        raise WrongUse("--whole-queries needs --qid, the column with the query of each row")
+    if job.whole_queries and job.method in ("paper", "exact"):
+        raise WrongUse(f"--whole-queries is for --method experts, and --method is {job.method}; leave one of them out")
     if job.error_costs is not None and job.task not in (None, "classification"):
         raise WrongUse(f"--error-costs belongs to classification, and --task is {job.task}")
     if job.jobs is not None and job.jobs < 1 and job.jobs != -1:
@@ -218,6 +222,8 @@ class Training:
         given |= {"objective": job.objective} if job.objective is not None else {}
         if job.error_costs is not None:
             given["error_costs"] = read_error_costs(job.error_costs, job.reading, np.unique(self.rows.y))
+        if job.whole_queries:
+            given["whole_queries"] = True
         return ESTIMATORS[self.task](**given, **options)
 
     # -- telling -------------------------------------------------------------------------------------------------

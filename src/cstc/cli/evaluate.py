@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ..model.file import load_named
+from ..model.queries import QueryTree
 from ._errors import WrongUse, say
 from ._options import answering, model_argument, output, quiet, reads_tables, table_argument
 from ._options import random_state as seed
@@ -60,6 +61,7 @@ def evaluate(
     from ._needed import lacking
     from ._output import check_output, write_output
     from ._plain import fit_plain
+    from ._queries import check_query_column
     from ._tables import open_table
 
     if table == train == "-":
@@ -68,6 +70,8 @@ def evaluate(
         raise WrongUse("--at belongs to a model that ranks, which needs --qid, the column with the query of each row")
     places = 5 if at is None else at
     loaded, _ = load_named(model)
+    if isinstance(loaded, QueryTree):
+        check_query_column(loaded, qid)
     opened = open_table(table, reading)
     # LightGBM beside the model may look at any column
     without = lacking(loaded, unavailable, opened.names if train is None else loaded.schema.feature_names)

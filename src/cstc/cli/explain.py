@@ -39,11 +39,13 @@ def explain(
     """Say what was bought for one row of TABLE and why, how the prediction moved, and why it stopped."""
     from ._needed import lacking
     from ._output import check_output, write_output
+    from ._queries import refuse_one_row
     from ._tables import check_columns, open_table
 
     if as_json and as_html:
         raise WrongUse("--json and --html are both given; give one")
     loaded, _ = load_named(model)
+    refuse_one_row(loaded, "'cstc predict --qid COLUMN' tells the path and the purchases of each row")
     opened = open_table(table, reading)
     check_output(output, opened.source)
     check_columns(opened, {"--id": id_column})

@@ -9,9 +9,10 @@ import click
 import numpy as np
 
 from ..model import Decisions, FittedTree
-from ..model.file import FileIdentity, load_named
+from ..model.file import FileIdentity, Model, load_named
 from ..model.mixture import Mixture
-from ._needed import features_used
+from ..model.queries import QueryTree
+from ._needed import features_used, trees_of
 from ._options import model_argument
 
 __all__ = ["inspect"]
@@ -33,6 +34,10 @@ def inspect(model: str, paths: bool, as_json: bool) -> None:
     click.echo("\n".join(_identity(loaded, identity)))
     if isinstance(loaded, FittedTree):
         _show(loaded, paths)
+        return
+    if isinstance(loaded, QueryTree):
+        click.echo(f"queries      whole ones: gates see the place of a document, by the {loaded.at} best of its query")
+        _show(loaded.charged_tree, paths)
         return
     part = f"{1 - loaded.share:.1%}", f"{loaded.share:.1%}"
     click.echo(f"mixture      {part[0]} of rows take the cheaper of two models, {part[1]} the other")
@@ -114,7 +119,7 @@ def _path_lines(tree: FittedTree) -> list[str]:
 # -- as JSON ---------------------------------------------------------------------------------------------------------
 
 
-def _document(loaded: FittedTree | Mixture, identity: FileIdentity) -> dict[str, Any]:
+def _document(loaded: Model, identity: FileIdentity) -> dict[str, Any]:
     training, classes = loaded.training, loaded.schema.classes
     found: dict[str, Any] = {
         "model": identity.name,
@@ -129,7 +134,9 @@ def _document(loaded: FittedTree | Mixture, identity: FileIdentity) -> dict[str,
     }
     if isinstance(loaded, Mixture):
         found["mixture"] = {"share": loaded.share, "seed": loaded.seed}
-    trees = [loaded] if isinstance(loaded, FittedTree) else list(loaded.trees)
+    if isinstance(loaded, QueryTree):
+        found["whole_queries"] = {"at": loaded.at}
+    trees = [loaded.charged_tree] if isinstance(loaded, QueryTree) else trees_of(loaded)
     return found | {"trees": [_tree_document(tree) for tree in trees]}
 
 
@@ -148,7 +155,7 @@ def _tree_document(tree: FittedTree) -> dict[str, Any]:
 # -- as text ---------------------------------------------------------------------------------------------------------
 
 
-def _identity(tree: FittedTree | Mixture, identity: FileIdentity) -> list[str]:
+def _identity(tree: Model, identity: FileIdentity) -> list[str]:
     training = tree.training
     lines = [f"model        {identity.name}", f"sha256       {identity.sha256}"]
     known = [] if training.rows is None else [f"on {_count(training.rows, 'row')}"]

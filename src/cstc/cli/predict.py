@@ -23,6 +23,7 @@ OWN = ("prediction", "cost", "path", "items")
 @click.command()
 @model_argument
 @table_argument("table", "TABLE")
+@click.option("--qid", metavar="COLUMN", help="The query of each row, for a model that looks at whole queries.")
 @answering
 @output("Where to write: .csv, .csv.gz, .parquet or .feather; standard output as CSV otherwise.")
 @quiet
@@ -30,6 +31,7 @@ OWN = ("prediction", "cost", "path", "items")
 def predict(
     model: str,
     table: str,
+    qid: str | None,
     budget: float | None,
     unavailable: tuple[str, ...],
     id_column: str | None,
@@ -41,28 +43,34 @@ def predict(
 
     For each row: the prediction, the probability of each class, what it cost, the nodes of its path as 'cstc inspect'
     numbers them ('stopped' where the budget ended it), and the items that were bought, with semicolons between them.
+    The rows of a query stand together where --qid names one; they are answered together.
     """
     from ..progress import Progress
     from ._output import check_output, table_writer
+    from ._queries import check_query_column, whole_queries
     from ._tables import check_columns, model_blocks, open_table
 
     loaded, _ = load_named(model)
+    check_query_column(loaded, qid)
     opened = open_table(table, reading)
     without = lacking(loaded, unavailable, opened.names)
     check_output(output, opened.source)
-    check_columns(opened, {"--id": id_column})
+    check_columns(opened, {"--id": id_column, "--qid": qid})
     names = loaded.schema.feature_names
-    spare = [name for name in opened.names if name not in names and name != id_column]
+    spare = [name for name in opened.names if name not in names and name not in (id_column, qid)]
     if spare:
         say(f"{opened.name} has columns that the model does not know, such as {shorten(spare, 3)}", quiet=quiet)
-    blocks = model_blocks(opened, loaded.schema, reading, absent=without.names, also=[id_column])
+    blocks = model_blocks(opened, loaded.schema, reading, absent=without.names, also=[id_column, qid])
+    if qid is not None:
+        blocks = whole_queries(blocks, qid)
     progress, n_rows = Progress("cstc predict", 0 if quiet else 1), 0
     progress.begin("rows", _rows_of(opened))
     with table_writer(output) as writer:
         shape = _Columns(loaded, id_column)
         for start, X, block in blocks:
             ids = None if id_column is None else block[id_column]
-            writer.write(shape.of(X, ids, start, budget, without))
+            queries = None if qid is None else block[qid].to_pylist()
+            writer.write(shape.of(X, ids, start, budget, without, queries))
             n_rows += len(X)
             progress.did(len(X))
             progress.draw()
@@ -93,7 +101,7 @@ class _Columns:
         if id_column in (*OWN, *self.probabilities):
             raise ValueError(f"--id is {id_column!r}, which is a column of the answers, too; rename the column")
 
-    def of(self, X: Any, ids: Any, start: int, budget: float | None, without: Lacking) -> Any:
+    def of(self, X: Any, ids: Any, start: int, budget: float | None, without: Lacking, qid: Any = None) -> Any:
         from ..model import probabilities
         from ._answers import answers_of
         from ._arrow import pyarrow
@@ -101,7 +109,7 @@ class _Columns:
         model = self.model
         own = None if ids is None else ids.to_pylist()
         matrix = model._matrix(X, without.ignored)
-        found = answers_of(model, matrix, budget=budget, gone=without.gone, ids=own, first=start)
+        found = answers_of(model, matrix, budget=budget, gone=without.gone, ids=own, first=start, qid=qid)
         columns: dict[str, Any] = {} if ids is None else {str(self.id_column): ids}
         columns["prediction"] = pyarrow.array(model.answers(found.margins).tolist(), self._kind)
         if self.probabilities:

@@ -37,6 +37,7 @@ from ..method import CandidateRow, Method, OutOfFold, Problem, Ranking, Trained
 from ..model import Decisions, FittedTree, Schema, Training
 from ..model.file import save
 from ..model.mixture import Mixture
+from ..model.queries import QueryTree
 from ..model.schema import Encoded, encode, refuse_one_row
 from ..paper.objective import NodeParameters
 from ..parallel import apart
@@ -191,6 +192,7 @@ class CSTCBase(BaseEstimator):
             progress=progress,
             shared={} if shared is None else shared,
             decisions=self._decisions(),
+            whole_queries=self._whole_queries(),
             ranking=self._ranking(),
             start=start,
         )
@@ -231,17 +233,17 @@ class CSTCBase(BaseEstimator):
 
         return meet(float(self.mean_cost), preview, problem)
 
-    def _terminal_means(self, model: FittedTree, rows: Rows) -> np.ndarray:
+    def _terminal_means(self, model: FittedTree | QueryTree, rows: Rows) -> np.ndarray:
         """What training rows pay on average that end at each terminal; where none does, what its path may cost."""
-        at = self._some_rows(rows.weights)
-        terminals, costs = model.ends_and_costs(rows_at(rows.X, at))
+        at = self._some_rows(rows, rows.weights)
+        terminals, costs = self._ends_and_costs(model, rows, at)
         sums = np.bincount(terminals, rows.weights[at] * costs, minlength=model.n_terminals)
         weights = np.bincount(terminals, rows.weights[at], minlength=model.n_terminals)
         return np.where(weights > 0, sums / np.where(weights > 0, weights, 1.0), model.terminal_costs())
 
     def _with_training(self, trained: Trained, rows: Rows) -> Trained:
         model = trained.model
-        return replace(trained, model=replace(model, training=self._look_back(model, rows)))
+        return replace(trained, model=model.with_training(self._look_back(model, rows)))
 
     def _resolve_costs(self, costs) -> ResolvedCosts:
         names = self._feature_names()
@@ -275,7 +277,7 @@ class CSTCBase(BaseEstimator):
         names, may_miss = self._feature_names(), missing_columns(rows.X)
         return Schema(names, dict(self._categories), may_miss, classes, self._booleans, means)
 
-    def _look_back(self, model: FittedTree, rows: Rows) -> Training:
+    def _look_back(self, model: FittedTree | QueryTree, rows: Rows) -> Training:
         """What training rows pay and where they end, by one walk over some of them.
 
         `Trained.reached` is no measure of the latter: under `Paper` it is soft, and serving is not.
@@ -283,19 +285,28 @@ class CSTCBase(BaseEstimator):
         Weights of rows are numbers of rows; weights of classes say what errors matter, and change no bill.
         """
         weights = rows.weights / self._class_weights(rows.y)
-        at = self._some_rows(weights)
-        terminals, costs = model.ends_and_costs(rows_at(rows.X, at))
+        at = self._some_rows(rows, weights)
+        terminals, costs = self._ends_and_costs(model, rows, at)
         shares = np.bincount(terminals, weights[at], minlength=model.shape.n_terminals) / weights[at].sum()
         return Training(rows=len(rows), mean_cost=float(np.average(costs, weights=weights[at])), reached=shares)
 
     @staticmethod
-    def _some_rows(weights: np.ndarray) -> np.ndarray:
-        """At most so many of the rows that count, evenly spaced."""
+    def _ends_and_costs(model: Any, rows: Rows, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where some rows end, and what they pay."""
+        return model.ends_and_costs(rows_at(rows.X, at), None if rows.qid is None else rows.qid[at])
+
+    def _some_rows(self, rows: Rows, weights: np.ndarray) -> np.ndarray:
+        """At most so many of the rows that count, evenly spaced; of whole queries about as many."""
         at = np.flatnonzero(weights)
+        if self._whole_queries() is not None:
+            _, query = np.unique(rows.qid[at], return_inverse=True)
+            n = query.max() + 1
+            most = max(1, min(n, MEAN_COST_ROWS * n // len(at)))
+            return at[np.isin(query, np.linspace(0, n - 1, most).round().astype(int))]
         return at[np.linspace(0, len(at) - 1, min(len(at), MEAN_COST_ROWS)).round().astype(int)]
 
     def _take(self, trained: Trained) -> None:
-        self.model_: FittedTree | Mixture = trained.model
+        self.model_: FittedTree | Mixture | QueryTree = trained.model
         self.loss_history_ = trained.loss_history
         self.n_iter_ = sum(len(stage) - 1 for stage in trained.loss_history)
         self._reached = trained.reached
@@ -323,7 +334,7 @@ class CSTCBase(BaseEstimator):
             "solution": None if self._solution is None else {k: v.tolist() for k, v in vars(self._solution).items()},
         }
 
-    def _restore(self, model: FittedTree, state: dict):
+    def _restore(self, model: FittedTree | QueryTree, state: dict):
         """Become the fitted estimator that `model` and `state` came from."""
         history = [np.array(stage, dtype=float) for stage in state["loss_history"]]
         solution = state["solution"] and NodeParameters(**{k: np.array(v) for k, v in state["solution"].items()})
@@ -377,6 +388,10 @@ class CSTCBase(BaseEstimator):
 
     def _check_method(self, method: Method) -> None:
         """What parameters of an estimator do not go with a method."""
+
+    def _whole_queries(self) -> int | None:
+        """Where gates see places: by how many of the best of a query."""
+        return None
 
     def _decisions(self) -> Decisions | None:
         """What errors cost, where they have prices."""
@@ -482,13 +497,17 @@ class CSTCBase(BaseEstimator):
         strange: set[str] = set()
         return Encoded(self._check_X(X, reset=False, strange=strange), frozenset(strange))
 
-    def _margins(self, X, ids=None) -> np.ndarray:
+    def _margins(self, X, ids=None, qid=None) -> np.ndarray:
         check_is_fitted(self)
-        return self.model_.decision_function(self._rows(X), ids=ids)
+        return self.model_.decision_function(self._rows(X), ids=ids, qid=qid)
 
     def _predict(self, X, ids, **options):
         check_is_fitted(self)
         return self.model_.predict(self._rows(X), ids=ids, **options)
+
+    def _cost_of(self, X, counting, **options):
+        check_is_fitted(self)
+        return self.model_.predict_cost(self._rows(X), counting, **options)
 
     def predict_cost(self, X, counting="branch", *, budget=None, unavailable=(), ids=None):
         """Exact cost of each row: every item and every weak learner on its path is paid once.
@@ -506,8 +525,7 @@ class CSTCBase(BaseEstimator):
         -------
         ndarray of shape (n,)
         """
-        check_is_fitted(self)
-        return self.model_.predict_cost(self._rows(X), counting, budget=budget, unavailable=unavailable, ids=ids)
+        return self._cost_of(X, counting, budget=budget, unavailable=unavailable, ids=ids)
 
     def explain(self, row, *, budget=None, unavailable=(), id=None, number=0):
         """Step by step, how the answer for one row comes about: what is bought, why, and what it changes.

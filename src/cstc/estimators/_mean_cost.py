@@ -8,7 +8,7 @@ not depend on the weight is shared.
    prediction leaves.  Of all weights that were looked at, the two count whose costs are next to the one asked for.
 2. A model from 95 to 100% of it is built, and taken if it stays there once it is measured.
 3. Where the two neighbours lie so close that no weight is left between them, there is a hole, and rows take the one
-   or the other by a coin (`Mixture`).
+   or the other by a coin (`Mixture`).  Whole queries have no coins: they take the cheaper one, with a warning.
 
 What is measured.  Out of fold, each row passes gates that half of the rows taught, and of several ways the one was
 taken that looked best there; new rows pass the mean of both gates.  At the training rows, the model that was built has
@@ -28,6 +28,7 @@ import numpy as np
 
 from ..method import Problem, Trained
 from ..model.mixture import Mixture, share_for
+from ..model.queries import QueryTree
 
 __all__ = ["FINEST", "MOST_LOOKS", "Build", "crossing", "meet", "mixed"]
 
@@ -65,6 +66,13 @@ def meet(
     found = _Search(mean_cost, preview, problem).run()
     trained = [look.trained for look in found if look.trained is not None]
     if len(found) == 1:
+        return trained[0], found[0].weight
+    if isinstance(trained[0].model, QueryTree):
+        warnings.warn(
+            f"no cost weight has a mean cost near {mean_cost:g}, and documents of one query cannot take two models by "
+            f"coins; this is the cheaper one of the neighbours, which costs {found[0].cost:.4g}",
+            stacklevel=2,
+        )
         return trained[0], found[0].weight
     share = share_for(mean_cost, found[0].cost, found[1].cost)
     return mixed(trained[0], trained[1], share, problem.random_state), (found[0].weight, found[1].weight)

@@ -60,8 +60,9 @@ PARAMETERS = """
 ATTRIBUTES = """
     Attributes
     ----------
-    model_ : FittedTree or Mixture
-        The fitted model as flat arrays; a `Mixture` only where `mean_cost` needs one.
+    model_ : FittedTree, Mixture or QueryTree
+        The fitted model as flat arrays; a `Mixture` only where `mean_cost` needs one, and a `QueryTree` only of a
+        ranker with `whole_queries`.
     cost_weight_ : float or tuple of two floats
         The cost weight of the model; of a mixture that of the cheaper model and that of the other.
     costs_ : ResolvedCosts
@@ -111,7 +112,11 @@ def document_parameters(*, class_weight: bool = False, ranking: bool = False) ->
         "regression".
     at : int, default=5
         Places of a query that count: NDCG@`at` is what `score` and a `Frontier` measure, what `Paper` prunes by, and
-        what "auto" and lambdarank look at."""
+        what "auto" and lambdarank look at.  With `whole_queries`, gaps are measured from this place.
+    whole_queries : bool, default=False
+        Whether gates of `Experts` also see the place of a document among the current scores of its query: one far
+        behind the best may stop, however unsure its score is.  The model is a `QueryTree`, a chain without branches;
+        whatever predicts with it needs `qid` and answers whole queries at a time, with no budget for a single row."""
     return PARAMETERS.format(
         class_weight=more,
         or_one="; 1 with `error_costs`" if class_weight else "",
@@ -149,6 +154,9 @@ def check_parameters(estimator) -> None:
         raise ValueError(f"learning_rate is {value!r}; it must be a finite number above 0")
     if not isinstance(estimator.device, str) or estimator.device not in DEVICES:
         raise ValueError(f"device is {estimator.device!r}; it must be one of {DEVICES}")
+    whole = getattr(estimator, "whole_queries", False)
+    if not isinstance(whole, bool | np.bool_):
+        raise ValueError(f"whole_queries is {whole!r}; it must be True or False")
     check_weak_learners(estimator)
     if not isinstance(estimator.verbose, Integral) or estimator.verbose < 0:
         raise ValueError(f"verbose is {estimator.verbose!r}; it must be 0, 1 or 2")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sklearn.utils.validation import check_is_fitted
+
 from ..losses import SquaredLoss
 from ..method import Ranking
 from ..metrics import ndcg
@@ -49,6 +51,7 @@ class CSTCRanker(CSTCBase):
         method="auto",
         objective="auto",
         at=5,
+        whole_queries=False,
         weak_learners="boosted",
         n_weak_learners=None,
         weak_learner_depth=None,
@@ -78,6 +81,7 @@ class CSTCRanker(CSTCBase):
         )
         self.objective = objective
         self.at = at
+        self.whole_queries = whole_queries
 
     def fit(
         self,
@@ -136,20 +140,45 @@ class CSTCRanker(CSTCBase):
             scratch=scratch,
         )
 
-    def predict(self, X, *, return_cost=False, budget=None, unavailable=(), ids=None):
+    def predict(self, X, *, qid=None, return_cost=False, budget=None, unavailable=(), ids=None):
         """Scores of shape (n,); within a query, higher is better.
 
-        With `return_cost=True` also what each row pays (`predict_cost`), from the same walk.  With a `budget` no row
+        `qid`, the query of each row, is needed with `whole_queries`; otherwise rows are answered one by one.  With
+        `return_cost=True` also what each row pays (`predict_cost`), from the same walk.  With a `budget` no row
         pays more, and nothing of what is named in `unavailable` (sources, items, features) is bought: rows that would
         need it are answered with what there is.  Where the model is a `Mixture`, `ids`, one for each row, decide which
         of its two models answers a row; without ids the number of the row does.
         """
-        return self._predict(X, ids, return_cost=return_cost, budget=budget, unavailable=unavailable)
+        return self._predict(X, ids, qid=qid, return_cost=return_cost, budget=budget, unavailable=unavailable)
+
+    def predict_cost(self, X, counting="branch", *, qid=None, budget=None, unavailable=(), ids=None):
+        """Exact cost of each row: every item and every weak learner on its path is paid once.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or table of shape (n, n_features)
+        counting : {"branch", "learner"}, default="branch"
+            "branch": the items on the branches that the row takes, what serving really pays.
+            "learner": the paper's, all items of every used weak learner.
+        qid, budget, unavailable, ids : optional
+            As in `predict`; a budget is counted by branches.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        return self._cost_of(X, counting, qid=qid, budget=budget, unavailable=unavailable, ids=ids)
+
+    def apply(self, X, *, qid=None, ids=None):
+        """The terminal element that each row reaches; `qid` and `ids` as in `predict`."""
+        check_is_fitted(self)
+        return self.model_.apply(self._rows(X), qid=qid, ids=ids)
 
     def score(self, X, y, *, qid, k=None):
         """Mean NDCG@k over the queries that have a relevant document, gain ``2^grade - 1``; k is `at` if not given."""
         y = self._check_y(y, reset=False)
-        return ndcg(y, self.predict(X), check_queries(qid, y, "qid"), self.at if k is None else k)
+        query = check_queries(qid, y, "qid")
+        return ndcg(y, self.predict(X, qid=query), query, self.at if k is None else k)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -175,6 +204,11 @@ class CSTCRanker(CSTCBase):
                 f"objective is 'lambdarank', and {type(method).__name__} boosts squared risk only; take "
                 "objective='auto', or method=Experts()"
             )
+        if self.whole_queries and not method.sees_queries:
+            raise ValueError(
+                f"whole_queries is True, and {type(method).__name__} looks at rows one by one; leave it out, or take "
+                "method=Experts()"
+            )
 
     def _take(self, trained):
         super()._take(trained)
@@ -185,3 +219,6 @@ class CSTCRanker(CSTCBase):
 
     def _ranking(self):
         return Ranking(int(self.at), self.objective)
+
+    def _whole_queries(self):
+        return int(self.at) if self.whole_queries else None

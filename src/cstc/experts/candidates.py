@@ -270,6 +270,8 @@ def _crossing_candidate(family: Family, cost_weight: float, chain: Candidate) ->
     chains = family.grown.chains
     if len(chains) < 2:
         return Candidate("two orders", why_not="there is one order alone")
+    if chains[0].queries is not None:
+        return Candidate("two orders", why_not="gates that see whole queries keep to one order")
     if not could_choose(chains, cost_weight):
         return Candidate("two orders", why_not="perfect choices between them would save next to nothing")
     found = cross(chains, cost_weight)
@@ -305,7 +307,9 @@ def _policies(chains: Sequence[Chain], cost_weight: float) -> dict[int, Policy]:
 
 
 def _branches_candidate(family: Family, cost_weight: float, chain: Candidate) -> Candidate:
-    """Groups that need the same, if there are any."""
+    """Groups that need the same, if there are any; gates that see places see all of a query, which groups would cut."""
+    if family.grown.chains[0].queries is not None:
+        return Candidate("branches", why_not="whole queries take one chain")
     if family.lazy.power(cost_weight) is None:
         return Candidate("branches", why_not=family.lazy.why_none())
     if not family.lazy.matters(cost_weight, chain.value):

@@ -24,8 +24,10 @@ from .calibration import calibrated_expert, graded_expert
 from .expectation import Expectation, agreed, stacked
 from .expert import Expert, constant_expert, grow_experts, grow_on_samples_of, work_of_expert
 from .leaves import with_leaves
+from .order import OrderLoss
 from .places import Places
 from .purchases import EXPONENTS, LEVELS, Order, Stage, orders_of
+from .queries import Queries, WholeQueries, regression_on_places, whole_queries_of
 
 __all__ = ["Chain", "ChainGrower", "Chains", "gate_members"]
 
@@ -66,6 +68,8 @@ class Chain:
         The training rows that teach gates; None: all of them.
     learned : dict
         For each stage the gain that its last gate was learned from, the gate, and what it says (`gates`).
+    queries : Queries or None
+        Theirs, where gates see places; None: gates see rows alone.
     """
 
     name: str
@@ -80,6 +84,7 @@ class Chain:
     boosting: Boosting
     blocks: Shared | None = None
     teaches: np.ndarray | None = None
+    queries: Queries | None = None
     learned: dict[int, tuple[Any, ...]] = field(default_factory=dict)
     _regressions: dict[tuple[int, int], Any] = field(default_factory=dict)
 
@@ -130,9 +135,20 @@ class Chain:
         work = sum(work_of(len(self.at) // 2, len(stage.columns), GATE_ROUNDS) for stage in stages)
         return 2 * work, 2 * len(stages)
 
+    def passing_price(self, stage: int) -> float:
+        """What a row pays for trees at a node that it passes: the gate's and, where others look at its score, its own.
+
+        Features are all paid for at the stage where it stops.
+        """
+        own = 0.0 if self.queries is None else self.experts[stage].price(self.boosting.costs)
+        return self.gate_price + own
+
     def regression(self, stage: int, half: int) -> Any:
         """What learns one half of a gate; features are binned once for all cost weights."""
         key = stage, half
+        if key not in self._regressions and self.queries is not None:
+            for number, found in enumerate(regression_on_places(self, stage)):
+                self._regressions[stage, number] = found
         if key not in self._regressions:
             weights = self.rows.weights * (len(self.rows) / self.rows.weights.sum())
             rows, at = replace(self.rows, weights=weights), self.at[self.halves[half]]
@@ -180,6 +196,8 @@ class ChainGrower:
         What places in a ranking are worth; None: errors at all rows count alike.
     objective : {"auto", "regression", "lambdarank"}
         What experts of a ranking are grown for; "auto": the order, where that is clearly better out of fold.
+    whole_queries : WholeQueries or None
+        How gates see the places of documents; None: they see rows alone.
 
     Attributes
     ----------
@@ -203,13 +221,18 @@ class ChainGrower:
         more: Samples | None = None,
         places: Places | None = None,
         objective: str = "regression",
+        whole_queries: WholeQueries | None = None,
     ):
         self.more, self.places, self.objective, self.of_experts = more, places, objective, boosting
+        self.whole_queries = whole_queries
         self.factor = np.ones(len(rows))
         self.rows, self.boosting, self.folds, self.half, self.report = rows, boosting, folds, half, report
         self.loss = boosting.loss
         self.stakes = self.loss if stakes is None else stakes
-        self.teachers = some_of(np.arange(len(rows)), MOST_TEACHERS)
+        if whole_queries is None:
+            self.teachers = some_of(np.arange(len(rows)), MOST_TEACHERS)
+        else:
+            self.teachers = whole_queries_of(rows.qid, MOST_TEACHERS)
         self.n_grown = 0  # experts
 
     @property
@@ -281,10 +304,15 @@ class ChainGrower:
             best = stacked(self.loss, boosting.constant, margins, rows)
         if whole and self.places is not None:
             self.factor = self.places.weights(best, rows)
-        expected = Expectation(self.stakes, best, rows, self.factor[at])
+        of_order: OrderLoss | None = None
+        if self.whole_queries is not None and self.places is not None:
+            constant = np.tile(boosting.constant, (len(rows), 1))
+            squared = Expectation(self.stakes, best, rows, self.factor[at])(constant)
+            of_order = OrderLoss(best, boosting.constant, squared, rows, self.places.at, self.places.units)
+        expected = Expectation(self.stakes, best, rows, self.factor[at], of_order)
         teaches = np.flatnonzero(np.isin(at, self.teachers)) if len(self.teachers) < len(self.rows) else None
         chains = [
-            _chain(order, stages, expected, rows, half, boosting, blocks, teaches)
+            _chain(order, stages, expected, rows, half, boosting, blocks, teaches, self.whole_queries)
             for order, stages in zip(orders, staged, strict=True)
         ]
         return Chains(chains if whole else [chain.shifted() for chain in chains], everything, expected)
@@ -423,8 +451,10 @@ def _chain(
     boosting: Boosting,
     blocks: Shared | None,
     teaches: np.ndarray | None,
+    whole_queries: WholeQueries | None,
 ) -> Chain:
     valued = slice(None) if teaches is None else teaches
+    queries = None if whole_queries is None else whole_queries.of(rows.qid[valued])
     costs, experts = boosting.costs, [expert for _, expert in stages]
     prices = np.array([stage.price for stage, _ in stages])
     return Chain(
@@ -440,6 +470,7 @@ def _chain(
         boosting=boosting,
         blocks=blocks,
         teaches=teaches,
+        queries=queries,
     )
 
 

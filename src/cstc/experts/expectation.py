@@ -29,6 +29,7 @@ from scipy.optimize import minimize
 from ..losses import Loss
 from ..model import probabilities
 from ..rows import Rows, some_of
+from .order import OrderLoss
 
 __all__ = ["Expectation", "agreed", "stacked"]
 
@@ -76,27 +77,40 @@ class Expectation:
     rows : Rows
     factor : ndarray of shape (n,) or None
         What errors at each row are multiplied by (`places`); None: 1.
+    order : OrderLoss or None
+        What else margins lose, of which there are no labels: the order of whole queries (`order`).
     """
 
-    def __init__(self, loss: Loss, best: np.ndarray, rows: Rows, factor: np.ndarray | None = None):
-        self._loss, self._y, self._weights = loss, rows.y, rows.weights
+    def __init__(
+        self,
+        loss: Loss,
+        best: np.ndarray,
+        rows: Rows,
+        factor: np.ndarray | None = None,
+        order: OrderLoss | None = None,
+    ):
+        self._loss, self._y, self._weights, self._order = loss, rows.y, rows.weights, order
         self._factor = np.ones(len(rows)) if factor is None else factor
         self._mean = loss.mean(best)
-        self._lacks = self._observed(best) - self(best)
-
-    def _observed(self, margins: np.ndarray, at: Any = slice(None)) -> np.ndarray:
-        return self._factor[at] * self._loss.value(margins, self._y[at])
+        self._lacks = self._lacking(best)
 
     def __call__(self, margins: np.ndarray, at: Any = slice(None)) -> np.ndarray:
         """What margins at some rows are expected to lose there, if the best margins are right."""
-        return self._factor[at] * self._loss.expected(margins, self._mean[at])
+        expected = self._factor[at] * self._loss.expected(margins, self._mean[at])
+        return expected if self._order is None else self._order.mixed(expected, margins, at)
+
+    def _lacking(self, margins: np.ndarray, at: Any = slice(None)) -> np.ndarray:
+        """What was observed, less what was expected; of an order nothing is observed."""
+        observed, expected = self._loss.value(margins, self._y[at]), self._loss.expected(margins, self._mean[at])
+        part = 1.0 if self._order is None else self._order.rest
+        return part * self._factor[at] * (observed - expected)
 
     def shift(self, margins: np.ndarray, at: Any = slice(None)) -> float:
         """What the mean of that lacks of the mean that was observed.
 
         Of some rows only, the labels are luck that all margins share: what it is for the best ones is taken off.
         """
-        lacks = self._observed(margins, at) - self(margins, at)
+        lacks = self._lacking(margins, at)
         weights = self._weights
         return float(
             np.average(lacks - self._lacks[at], weights=weights[at]) + np.average(self._lacks, weights=weights)

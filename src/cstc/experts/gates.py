@@ -32,13 +32,16 @@ from ..capacity import MANY_ROWS
 from ..matrix import cells_at
 from ..model import TreePool
 from ..model.build import Score
+from ..model.queries import N_MADE
 from ..parallel import side_by_side
 from .chain import Chain
 from .lazy import LazyExpert
+from .queries import said_of_places, walk_queries
 
 __all__ = ["Gate", "Policy", "could_pay", "expect_gates", "gate_for", "induce", "last_worthwhile", "learn_gate"]
 
 NO_COLUMNS = np.zeros(0, dtype=int)
+MADE = np.arange(N_MADE)
 RARE = 0.005  # a gate that nearly all rows, or nearly none, pass is no gate
 NEGLIGIBLE = 0.003  # part of the loss
 
@@ -147,8 +150,9 @@ def induce(chain: Chain, cost_weight: float, lazy: LazyExpert | None = None) -> 
             gate, said = gate_for(chain, stage, gain)
             goes = said > 0
             if RARE <= chain.mean(goes) <= 1 - RARE:
-                decided = np.where(goes, value, stopping) + cost_weight * chain.gate_price
-                ways.append(_Way(goes, decided, np.where(goes, paid, here) + chain.gate_price, gate))
+                extra = np.where(goes, chain.passing_price(stage), chain.gate_price)
+                decided = np.where(goes, value, stopping) + cost_weight * extra
+                ways.append(_Way(goes, decided, np.where(goes, paid, here) + extra, gate))
         # 4. All rows go, none does, or the gate decides: what is best out of fold is V_k.
         best = min(ways, key=lambda way: chain.mean(way.value))
         value, paid = best.value, best.paid
@@ -159,6 +163,10 @@ def induce(chain: Chain, cost_weight: float, lazy: LazyExpert | None = None) -> 
             nodes = [(stage, None)]
         history.append(chain.mean(value))
     nodes.reverse()
+    if chain.queries is not None:
+        # 5. Gates that see places: what they do to each other's places is known when rows are walked.
+        nodes, stops, paid, value = _walked(chain, nodes, cost_weight, lazy)
+        history.append(chain.mean(value))
     value = value + np.append(chain.shifts, 0.0)[stops]
     return Policy(
         stages=[stage for stage, _ in nodes],
@@ -172,6 +180,38 @@ def induce(chain: Chain, cost_weight: float, lazy: LazyExpert | None = None) -> 
         stops=stops,
         paid=paid,
     )
+
+
+def _walked(
+    chain: Chain, nodes: list[tuple[int, Gate | None]], cost_weight: float, lazy: LazyExpert | None
+) -> tuple[list[tuple[int, Gate | None]], np.ndarray, np.ndarray, np.ndarray]:
+    """The nodes with gates that know their made columns, and where rows stop, what they pay and what they lose.
+
+    Where that is no better than all rows at one of the stages, it is one node.
+    """
+    stages, gates = [stage for stage, _ in nodes], [gate for _, gate in nodes if gate is not None]
+    n, n_features = len(chain.at), chain.rows.X.shape[1]
+    steps = walk_queries(chain, stages, gates)
+    is_lazy = steps.stops == len(chain.stages)
+    if lazy is None:
+        losses, prices = chain.losses, np.tile(chain.prices, (n, 1))
+    else:
+        # what the stage before the lazy expert has bought is paid for there
+        before = NO_COLUMNS if len(stages) == 1 else chain.stages[stages[-2]].columns
+        losses = np.column_stack([chain.losses, lazy.losses])
+        prices = np.column_stack([np.tile(chain.prices, (n, 1)), lazy.prices(before)])
+    every = np.arange(n)
+    paid = prices[every, steps.stops] + steps.paid
+    value = losses[every, steps.stops] + cost_weight * paid
+    alone = losses + cost_weight * prices
+    best = int(np.argmin(chain.weights @ alone))
+    if gates and not is_lazy.any() and chain.mean(alone[:, best]) <= chain.mean(value):
+        return [(best, None)], np.full(n, best), prices[:, best], alone[:, best]
+    placed = [
+        (stage, gate and replace(gate, columns=np.append(gate.columns[:-N_MADE], n_features + N_MADE * k + MADE)))
+        for k, (stage, gate) in enumerate(nodes)
+    ]
+    return placed, steps.stops, paid, value
 
 
 def could_pay(chain: Chain, gain: np.ndarray, value: np.ndarray) -> bool:
@@ -220,10 +260,15 @@ def learn_gate(chain: Chain, stage: int, gain: np.ndarray) -> tuple[Gate, np.nda
 
     def learn(half: int) -> TreePool:
         pool = flatten_booster(regressions[half].fit(gain[chain.halves[half]]))
-        hears = chain.halves[1 - half]
-        cells = cells_at(chain.rows.X, chain.at[hears], columns)
-        said[hears] = pool.scores(cells, np.ones((pool.n_learners, 1)))[:, 0]
+        if chain.queries is None:
+            hears = chain.halves[1 - half]
+            cells = cells_at(chain.rows.X, chain.at[hears], columns)
+            said[hears] = pool.scores(cells, np.ones((pool.n_learners, 1)))[:, 0]
         return pool
 
     pools = side_by_side([partial(learn, half) for half in range(2)], chain.boosting.n_jobs)
-    return Gate(pools, columns), said
+    if chain.queries is None:
+        return Gate(pools, columns), said
+    gate = Gate(pools, np.append(chain.stages[stage].columns, MADE))  # which made ones is known with all nodes
+    made = chain.queries.made(chain.experts[stage].margins[chain.at])
+    return gate, said_of_places(chain, gate, np.arange(len(gain)), made)

@@ -28,7 +28,9 @@ from ..capacity import Capacity, boosted_for, capacity_for, folds_for
 from ..cluster import InMemory, Part, core_of_rows
 from ..engines import ENGINES, engine_on
 from ..method import CandidateRow, Method, OutOfFold, Preview, Problem, Trained
+from ..model import FittedTree
 from ..model.build import build_tree
+from ..model.queries import QueryTree
 from ..rows import Rows, Units, folds_of
 from .candidates import Candidate, Family, candidates_for, everything_of, least_of
 from .chain import ChainGrower
@@ -36,8 +38,9 @@ from .expert import scores_of, work_of_expert
 from .fallbacks import fallbacks_for
 from .gates import expect_gates
 from .lazy import LazyExperts
-from .places import Places
+from .places import SHARE, Places
 from .purchases import EXPONENTS, MOST_STAGES
+from .queries import WholeQueries, with_made_columns
 from .sources import Sources, sources_of
 from .worthwhile import weighed_in_money
 
@@ -92,6 +95,7 @@ class Experts(Method):
     weighs_errors = True
     boosts_order = True
     uses_workers = True
+    sees_queries = True
 
     def __init__(self, *, folds=None, rows_per_fit=None, fallbacks=True, sources=None, engine=None):
         self.folds = folds
@@ -161,20 +165,26 @@ class Experts(Method):
             units,
             grow=self.fallbacks,
         )
-        model = build_tree(
+        schema, costs = problem.schema, problem.costs
+        if problem.whole_queries is not None:
+            schema, costs, estimates = with_made_columns(schema, costs, estimates, nodes.shape.n_nodes - 1)
+        tree = build_tree(
             nodes.shape,
             scores,
             [None if route is None else route.times(units.risk(1.0)) for route in nodes.routes],
             constant=family.grower.boosting.constant,
-            costs=problem.costs,
+            costs=costs,
             link=problem.loss.link,
-            schema=problem.schema,
+            schema=schema,
             offset=units.offset,
             scale=units.scale,
             fallbacks=fallbacks,
             estimates=estimates,
             decisions=problem.decisions,
         )
+        model: FittedTree | QueryTree = tree
+        if problem.whole_queries is not None:
+            model = QueryTree(tree, problem.whole_queries)
         at, margins = nodes.out_of_fold()
         return Trained(
             model=model,
@@ -213,9 +223,12 @@ class Experts(Method):
             raise ValueError(f"experts are fitted in folds of {what}, and the data has too few of them; give more")
         _plan(boosting, rows, n_folds)
         stakes = None if problem.decisions is None else problem.stakes
-        places = None if problem.ranking is None else Places(problem.ranking.at, units, PLACED)
+        # gates that see places can tell at which documents an error matters
+        placed = PLACED if problem.whole_queries is None else SHARE
+        places = None if problem.ranking is None else Places(problem.ranking.at, units, placed)
         objective = _objective(problem, rows)
-        grower = ChainGrower(rows, boosting, folds, half, problem.report, stakes, rows.more, places, objective)
+        seen = None if problem.whole_queries is None else WholeQueries(problem.whole_queries, units.scale)
+        grower = ChainGrower(rows, boosting, folds, half, problem.report, stakes, rows.more, places, objective, seen)
         grown = grower.grow(np.arange(n), np.arange(rows.X.shape[1]), costs.prices == 0)
         constant = np.tile(boosting.constant, (n, 1))
         unit, boosted_unit = (costs.unit_of_weight(risk(constant)) for risk in (grower.lost, grower.risk))

@@ -25,6 +25,7 @@ import numpy as np
 from ..matrix import is_sparse
 from ..model import FittedTree
 from ..model.file import ModelFileError, load, save, write_whole
+from ..model.queries import QueryTree
 
 __all__ = ["Checkpoint", "digest"]
 
@@ -96,7 +97,7 @@ class Checkpoint:
         self._wanted = wanted
         self._fingerprint = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
 
-    def restore(self, weight: float) -> tuple[FittedTree, dict[str, Any]] | None:
+    def restore(self, weight: float) -> tuple[FittedTree | QueryTree, dict[str, Any]] | None:
         """The finished model of a cost weight and its state, or None."""
         name = f"model-{float(weight)!r}"
         if self.settings is None or not (self.folder / f"{name}.json").exists():
@@ -110,11 +111,11 @@ class Checkpoint:
             raise ValueError(
                 f"{name}.cstc of the checkpoint cannot be read: {error}. Without {name}.json it is fitted again"
             ) from error
-        if not isinstance(model, FittedTree):
+        if not isinstance(model, FittedTree | QueryTree):
             raise ValueError(f"{name}.cstc is no model of this checkpoint. Without {name}.json it is fitted again")
         return model, stored["state"]
 
-    def store(self, weight: float, model: FittedTree, state: Mapping[str, Any]) -> None:
+    def store(self, weight: float, model: FittedTree | QueryTree, state: Mapping[str, Any]) -> None:
         """Add a finished model."""
         if self.settings is None:
             self.folder.mkdir(parents=True, exist_ok=True)

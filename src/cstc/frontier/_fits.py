@@ -96,10 +96,9 @@ class Fits:
     def _judge(self, model) -> Point:
         X, fitted = model._check_X(self.validation.X, reset=False), model.model_
         if self.points:  # what training did not see was said of the first model
-            walked = fitted.walk(X, items=True)
-            margins, costs = walked.margins, fitted.charge(walked)
+            margins, costs = fitted.decide(X, qid=self.validation.qid)
         else:
-            margins, costs = fitted.decision_and_cost(X)
+            margins, costs = fitted.decision_and_cost(X, qid=self.validation.qid)
         weight = float(model.cost_weight)
         unseen = self.told_out_of_fold(model, model._out_of_fold)
         return judged_point(model, "cost_weight", weight, margins, costs, self.judges, unseen)

@@ -24,9 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..model import FittedTree
-from ..model.file import ModelFileError, load_named, save, write_whole
-from ..model.mixture import Mixture
+from ..model.file import Model, ModelFileError, load_named, save, write_whole
 from ._table import FrontierTable
 
 __all__ = ["CHECKPOINT", "DOCUMENT", "SavedFrontier", "check_folder", "load_frontier", "save_frontier"]
@@ -49,7 +47,7 @@ class SavedFrontier:
     Attributes
     ----------
     path : Path
-    models : list of FittedTree or Mixture
+    models : list of FittedTree, Mixture or QueryTree
         From cheap to expensive.
     table, tried : FrontierTable
         `table_`, a row for each of `models`, and `tried_`.
@@ -63,7 +61,7 @@ class SavedFrontier:
     """
 
     path: Path
-    models: list[FittedTree | Mixture]
+    models: list[Model]
     table: FrontierTable
     tried: FrontierTable
     quality_name: str
@@ -176,7 +174,7 @@ def load_frontier(path: str | os.PathLike[str]) -> SavedFrontier:
     return SavedFrontier(folder, models, table, tried, name, made, [each for each, _ in files], references)
 
 
-def _model(folder: Path, name: str, digest: str) -> FittedTree | Mixture:
+def _model(folder: Path, name: str, digest: str) -> Model:
     if Path(name).parts[:-1] != (MODELS,):  # no file of elsewhere
         raise ValueError(f"{folder / DOCUMENT} is damaged: it names the model {name!r}")
     try:

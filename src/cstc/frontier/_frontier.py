@@ -211,7 +211,7 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
 
         Up to ten weights between those of the two neighbours are fitted, until a model costs 85 to 100% of `mean_cost`.
         Where that finds none, a `cstc.Mixture` of the neighbours is added, whose mean cost on the validation rows is
-        `mean_cost`.
+        `mean_cost` (none of models that look at whole queries).
 
         Parameters
         ----------
@@ -254,14 +254,17 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
             with fits.working(executor, scratch), watched(fits.progress):
                 bisect(fits, wanted)
             hole = hole_around(fits.points.values(), wanted)
-            if hole is not None:
+            if hole is not None and fits.estimator._whole_queries() is None:
                 mixtures.append(mixture_of(fits, *hole, wanted))
         with all_or_nothing(self):
             self._take(fits, mixtures)
         if hole_around([*fits.points.values(), *mixtures], wanted):
+            even = ", not even a mixture of the two neighbours,"
+            if fits.estimator._whole_queries() is not None:
+                even = " (whole queries take no mixtures)"
             warnings.warn(
-                f"nothing that was found around a mean cost of {wanted:g}, not even a mixture of the two neighbours, "
-                "is better on the validation rows than what costs less; tried_ has it all",
+                f"nothing that was found around a mean cost of {wanted:g}{even} is better on the validation rows than "
+                "what costs less; tried_ has it all",
                 stacklevel=2,
             )
         return self
@@ -297,7 +300,7 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
             self.feature_names_in_ = self.models_[0].feature_names_in_
 
     def _judge(self, model) -> tuple[np.ndarray, float]:
-        margins, costs = model.model_.decide(model._check_X(self._judges.X, reset=False))
+        margins, costs = model.model_.decide(model._check_X(self._judges.X, reset=False), qid=self._judges.qid)
         return costs, quality_of(self.quality, model)[1](model, self._judges, margins)
 
     # -- showing -----------------------------------------------------------------------------------------------

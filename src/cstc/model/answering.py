@@ -1,4 +1,4 @@
-"""What every fitted model can be asked, be it one tree or a mixture of two: answers, costs, totals, a file.
+"""What every fitted model can be asked, be it one tree, a mixture or one of whole queries: answers, costs, a file.
 
 All of it comes down to one question, the margins and the costs of the rows of a matrix (`Answering.decide`).
 """
@@ -23,7 +23,7 @@ COUNTINGS = ("branch", "learner")
 class Answering:
     """The questions that are the same for all models."""
 
-    if TYPE_CHECKING:  # one tree has them, a mixture looks them up
+    if TYPE_CHECKING:  # one tree has them, others look them up
 
         @property
         def schema(self) -> Schema: ...
@@ -41,14 +41,20 @@ class Answering:
         raise NotImplementedError
 
     def decide(
-        self, X: Any, counting: str = "branch", budget: Any = None, gone: np.ndarray | None = None, ids: Any = None
+        self,
+        X: Any,
+        counting: str = "branch",
+        budget: Any = None,
+        gone: np.ndarray | None = None,
+        ids: Any = None,
+        qid: Any = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """`decision_and_cost` of a matrix that was looked at already, without the columns `gone`."""
         raise NotImplementedError
 
-    def decision_function(self, X: Any, *, ids: Any = None) -> np.ndarray:
+    def decision_function(self, X: Any, *, ids: Any = None, qid: Any = None) -> np.ndarray:
         """Margins of shape (n, n_outputs) at the terminal that each row reaches, or where its limit leaves it."""
-        return self.decision_and_cost(X, ids=ids)[0]
+        return self.decision_and_cost(X, ids=ids, qid=qid)[0]
 
     def answers(self, margins: np.ndarray) -> np.ndarray:
         """Predictions from margins: values, or classes; None where a row is referred to a person (`decisions`)."""
@@ -66,6 +72,7 @@ class Answering:
         budget: float | None = None,
         unavailable: Iterable[str] = (),
         ids: Any = None,
+        qid: Any = None,
     ) -> Any:
         """Predicted values or classes.
 
@@ -82,8 +89,11 @@ class Answering:
         ids : sequence of str or number, optional
             What tells each row from others.  The coin that decides which model of a `Mixture` a row takes is drawn from
             that, or without ids from the number of the row in X; one model alone all rows take, whatever their ids are.
+        qid : array-like of shape (n,), optional
+            The query of each row; the rows of a query stand together.  A `QueryTree` needs it; a model that answers
+            row by row looks whether it can be right, and answers as without it.
         """
-        return self._answered(X, self.answers, return_cost, budget, unavailable, ids)
+        return self._answered(X, self.answers, return_cost, budget, unavailable, ids, qid)
 
     def predict_proba(
         self,
@@ -93,12 +103,13 @@ class Answering:
         budget: float | None = None,
         unavailable: Iterable[str] = (),
         ids: Any = None,
+        qid: Any = None,
     ) -> Any:
         """Class probabilities, in the order of ``schema.classes``; everything else as in `predict`."""
         if self.schema.classes is None:
             raise ValueError("predict_proba needs a classifier; this model predicts numbers: use predict")
         return self._answered(
-            X, lambda margins: probabilities(margins, self.link), return_cost, budget, unavailable, ids
+            X, lambda margins: probabilities(margins, self.link), return_cost, budget, unavailable, ids, qid
         )
 
     def _answered(
@@ -109,10 +120,11 @@ class Answering:
         budget: float | None,
         unavailable: Iterable[str],
         ids: Any,
+        qid: Any,
     ) -> Any:
         if not return_cost and budget is None and _is_nothing(unavailable):
-            return answers(self.decision_function(X, ids=ids))
-        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable, ids=ids)
+            return answers(self.decision_function(X, ids=ids, qid=qid))
+        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable, ids=ids, qid=qid)
         return (answers(margins), cost) if return_cost else answers(margins)
 
     def predict_cost(
@@ -123,12 +135,13 @@ class Answering:
         budget: float | None = None,
         unavailable: Iterable[str] = (),
         ids: Any = None,
+        qid: Any = None,
     ) -> np.ndarray:
         """Exact cost of each row: every item and every weak learner on its path is paid once.
 
-        `budget`, `unavailable` and `ids` as in `predict`; a budget is counted by branches, as it is paid.
+        `budget`, `unavailable`, `ids` and `qid` as in `predict`; a budget is counted by branches, as it is paid.
         """
-        return self.decision_and_cost(X, counting, budget=budget, unavailable=unavailable, ids=ids)[1]
+        return self.decision_and_cost(X, counting, budget=budget, unavailable=unavailable, ids=ids, qid=qid)[1]
 
     def decision_and_cost(
         self,
@@ -138,11 +151,12 @@ class Answering:
         budget: float | None = None,
         unavailable: Iterable[str] = (),
         ids: Any = None,
+        qid: Any = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """`decision_function` and `predict_cost` in one walk; everything else as in `predict`."""
         check_counting(counting)
         gone = None if _is_nothing(unavailable) else self.columns_named(unavailable)
-        return self.decide(self._matrix(X, gone), counting, budget, gone, ids)
+        return self.decide(self._matrix(X, gone), counting, budget, gone, ids, qid)
 
     def total_cost(
         self,
@@ -152,22 +166,29 @@ class Answering:
         budget: float | None = None,
         unavailable: Iterable[str] = (),
         ids: Any = None,
+        qid: Any = None,
     ) -> np.ndarray:
         """What each row costs in all: its features, and its decision, where `y` are the true classes.
 
-        Of a model with prices of errors only (`decisions`).  `budget`, `unavailable` and `ids` as in `predict`.
+        Of a model with prices of errors only (`decisions`).  `budget`, `unavailable`, `ids` and `qid` as in `predict`.
         """
         decisions = self.priced_decisions
-        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable, ids=ids)
+        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable, ids=ids, qid=qid)
         truth = self.schema.class_numbers(y, len(margins))
         return cost + decisions.observed(truth, probabilities(margins, self.link))
 
     def expected_total_cost(
-        self, X: Any, *, budget: float | None = None, unavailable: Iterable[str] = (), ids: Any = None
+        self,
+        X: Any,
+        *,
+        budget: float | None = None,
+        unavailable: Iterable[str] = (),
+        ids: Any = None,
+        qid: Any = None,
     ) -> np.ndarray:
         """What each row is expected to cost in all, by its own probabilities; everything else as in `total_cost`."""
         decisions = self.priced_decisions
-        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable, ids=ids)
+        margins, cost = self.decision_and_cost(X, budget=budget, unavailable=unavailable, ids=ids, qid=qid)
         return cost + decisions.expected(probabilities(margins, self.link)).min(axis=1)
 
     @property

@@ -13,12 +13,19 @@ or, of a mixture (from version 3 on), two such files as they are, and what joins
     cheaper.cstc
     costlier.cstc
 
+or, of a model of whole queries (version 4), its tree as such a file, and by how many places it goes::
+
+    manifest.json
+    queries.json         {"at": 5}
+    tree.cstc
+
 Members are stored as they are, in a fixed order, with a fixed date: the same model gives the same bytes on
 every machine, and a file cannot unpack to more than its own size.  The digest covers the format, the version
 and the name, the length and the content of every member but the manifest.  Whole numbers are stored in 32 bits,
 weights and bills as the places and values of what is not zero.
 
-Every version is read for ever, and the latest is written.  A version is one entry of `_VERSIONS`: what it has beyond
+Every version is read for ever.  A model is written in the latest one that has anything new for its kind: trees and
+mixtures in version 3, whole queries in version 4.  A version of trees is one entry of `_VERSIONS`: what it has beyond
 the one before, and `_members_of` and `_model_of` say what becomes of that.
 
 Only numpy and the standard library are imported here: whoever loads a model waits for nothing else.
@@ -36,7 +43,7 @@ import shutil
 import stat
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, BinaryIO, NamedTuple
@@ -49,12 +56,13 @@ from .fallbacks import Estimates
 from .fitted import FittedTree
 from .mixture import Mixture
 from .pool import STEPS, TreePool
+from .queries import QueryTree
 from .schema import Schema
 from .shape import TreeShape
 from .training import Training, as_iso_date
 from .validate import ModelFileError, check_memory, fail, shown, validate_model
 
-__all__ = ["FileIdentity", "ModelFileError", "load", "load_named", "save", "whole_file", "write_whole"]
+__all__ = ["FileIdentity", "Model", "ModelFileError", "load", "load_named", "save", "whole_file", "write_whole"]
 
 FORMAT = "cstc-model"
 MAX_BYTES = 256 * 2**20
@@ -67,7 +75,10 @@ _MANIFEST = "manifest.json"
 _DOCUMENT = "model.json"
 _MIXTURE = "mixture.json"
 _MIXTURE_CONTENTS = (_MIXTURE, "cheaper.cstc", "costlier.cstc")
+_QUERIES = "queries.json"
+_QUERIES_CONTENTS = (_QUERIES, "tree.cstc")
 FIRST_WITH_MIXTURES = 3
+WITH_QUERIES = 4  # and nothing else
 _POOL_ARRAYS = tuple(field.name for field in fields(TreePool))
 
 
@@ -154,7 +165,12 @@ _THIRD = _SECOND.with_more(
 )
 _VERSIONS = {1: _FIRST, 2: _SECOND, 3: _THIRD}
 VERSION = max(_VERSIONS)
+LATEST = WITH_QUERIES
 _IN_MEMORY = {"i": np.int64, "f": np.float64, "b": np.bool_, "u": np.int64}
+
+
+#: What a file may hold.
+Model = FittedTree | Mixture | QueryTree
 
 
 class FileIdentity(NamedTuple):
@@ -172,7 +188,7 @@ def save(model: Any, path: str | os.PathLike[str], *, trained: Any = None) -> No
 
     Parameters
     ----------
-    model : fitted estimator, FittedTree or Mixture
+    model : fitted estimator, FittedTree, Mixture or QueryTree
     path : path
     trained : str, date or datetime, optional
         When the model was trained, as ISO 8601.  A file has no date that nobody gave: the same model would not give
@@ -194,14 +210,14 @@ def save(model: Any, path: str | os.PathLike[str], *, trained: Any = None) -> No
     True
     """
     tree = getattr(model, "model_", model)
-    if not isinstance(tree, FittedTree | Mixture):
+    if not isinstance(tree, FittedTree | Mixture | QueryTree):
         raise TypeError(f"a {type(model).__name__} cannot be saved; give a fitted estimator or its model_")
     if trained is not None:
         tree = tree.with_training_date(as_iso_date(trained))
     write_whole(os.path.realpath(os.fsdecode(path)), _bytes_of(tree))
 
 
-def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> FittedTree | Mixture:
+def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Model:
     """Read a model from a file that `save` wrote.
 
     Nothing in the file is executed, and all of it is checked.  The model takes matrices of numbers, a categorical
@@ -215,7 +231,7 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> FittedT
 
     Returns
     -------
-    FittedTree or Mixture
+    FittedTree, Mixture or QueryTree
 
     Raises
     ------
@@ -229,14 +245,14 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> FittedT
 
 def load_named(
     path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES
-) -> tuple[FittedTree | Mixture, FileIdentity]:
+) -> tuple[Model, FileIdentity]:
     """`load`, and what the file is: both are of the same bytes, whoever replaces the file meanwhile."""
     digest = hashlib.sha256()
     model = _load(path, max_bytes, digest)
     return model, FileIdentity(os.path.basename(os.fsdecode(path)), digest.hexdigest())
 
 
-def _load(path: str | os.PathLike[str], max_bytes: int, digest: Any) -> FittedTree | Mixture:
+def _load(path: str | os.PathLike[str], max_bytes: int, digest: Any) -> Model:
     """`digest` is fed with the whole of the file, once it was found right."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -249,6 +265,8 @@ def _load(path: str | os.PathLike[str], max_bytes: int, digest: Any) -> FittedTr
                     digest.update(chunk)
         if _MIXTURE in members:
             return _mixture_of(members, max_bytes)
+        if _QUERIES in members:
+            return _queries_of(members, max_bytes)
         return _model_of(_VERSIONS[version], members, max_bytes)
     except ModelFileError as error:
         raise ModelFileError(f"{os.fspath(path)}: {error}") from error.__cause__
@@ -257,10 +275,13 @@ def _load(path: str | os.PathLike[str], max_bytes: int, digest: Any) -> FittedTr
 # -- model <-> members -------------------------------------------------------------------------------------------
 
 
-def _bytes_of(model: FittedTree | Mixture) -> bytes:
+def _bytes_of(model: Model) -> bytes:
     if isinstance(model, FittedTree):
         validate_model(model)
         return _pack(_members_of(model), _VERSIONS[VERSION].contents)
+    if isinstance(model, QueryTree):
+        members = dict(zip(_QUERIES_CONTENTS, (_json({"at": model.at}), _bytes_of(model.tree)), strict=True))
+        return _pack(members, _QUERIES_CONTENTS, WITH_QUERIES)
     content = _json({"share": model.share, "seed": model.seed}), *map(_bytes_of, model.trees)
     return _pack(dict(zip(_MIXTURE_CONTENTS, content, strict=True)), _MIXTURE_CONTENTS)
 
@@ -269,19 +290,36 @@ def _mixture_of(members: dict[str, bytearray], max_bytes: int) -> Mixture:
     """Both models must fit into what one may take."""
     document = _read_json(_MIXTURE, members[_MIXTURE])
     _check_keys(_MIXTURE, document, {"share": (float,), "seed": (int,)})
-    trees = []
-    for name in _MIXTURE_CONTENTS[1:]:
-        try:
-            version, inner = _unpack(io.BytesIO(members[name]), max_bytes // 2)
-            if _MIXTURE in inner:
-                fail("it is a mixture; a mixture is of two models that are none")
-            trees.append(_model_of(_VERSIONS[version], inner, max_bytes // 2))
-        except ModelFileError as error:
-            raise ModelFileError(f"{name}: {error}") from error.__cause__
+    trees = [
+        _tree_in(members, name, max_bytes // 2, "a mixture is of two models that are none")
+        for name in _MIXTURE_CONTENTS[1:]
+    ]
     try:
         return Mixture(trees[0], trees[1], share=document["share"], seed=document["seed"])
     except ValueError as error:
         raise ModelFileError(str(error)) from None
+
+
+def _queries_of(members: dict[str, bytearray], max_bytes: int) -> QueryTree:
+    """Its tree, and the trees that it is cut into, must fit into what one model may take."""
+    document = _read_json(_QUERIES, members[_QUERIES])
+    _check_keys(_QUERIES, document, {"at": (int,)})
+    tree = _tree_in(members, _QUERIES_CONTENTS[1], max_bytes // 2, "whole queries are answered by one tree")
+    try:
+        return QueryTree(tree, document["at"])
+    except ValueError as error:
+        raise ModelFileError(str(error)) from None
+
+
+def _tree_in(members: dict[str, bytearray], name: str, max_bytes: int, rule: str) -> FittedTree:
+    """A tree that is a member of another model."""
+    try:
+        version, inner = _unpack(io.BytesIO(members[name]), max_bytes)
+        if _MIXTURE in inner or _QUERIES in inner:
+            fail(f"it is {'a mixture' if _MIXTURE in inner else 'a model of whole queries'}; {rule}")
+        return _model_of(_VERSIONS[version], inner, max_bytes)
+    except ModelFileError as error:
+        raise ModelFileError(f"{name}: {error}") from error.__cause__
 
 
 def _members_of(model: FittedTree) -> dict[str, bytes]:
@@ -574,8 +612,8 @@ def _digest(version: int, members: Mapping[str, bytes | bytearray], contents: tu
     return digest.hexdigest()
 
 
-def _pack(members: Mapping[str, bytes], contents: tuple[str, ...]) -> bytes:
-    manifest = {"format": FORMAT, "version": VERSION, "sha256": _digest(VERSION, members, contents)}
+def _pack(members: Mapping[str, bytes], contents: tuple[str, ...], version: int = VERSION) -> bytes:
+    manifest = {"format": FORMAT, "version": version, "sha256": _digest(version, members, contents)}
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
         for name, content in ((_MANIFEST, _json(manifest)), *members.items()):
@@ -596,8 +634,7 @@ def _unpack(stream: BinaryIO, max_bytes: int) -> tuple[int, dict[str, bytearray]
         with zipfile.ZipFile(stream) as archive:
             infos = _check_directory(archive.infolist(), size, max_bytes)
             manifest = _read_manifest(_read_member(archive, infos[_MANIFEST]))
-            is_mixture = manifest["version"] >= FIRST_WITH_MIXTURES and _MIXTURE in infos
-            contents = _MIXTURE_CONTENTS if is_mixture else _VERSIONS[manifest["version"]].contents
+            contents = _contents_of(manifest["version"], infos.keys())
             if infos.keys() != {_MANIFEST, *contents}:
                 missing, strange = {_MANIFEST, *contents} - infos.keys(), infos.keys() - {_MANIFEST, *contents}
                 fail(
@@ -611,6 +648,15 @@ def _unpack(stream: BinaryIO, max_bytes: int) -> tuple[int, dict[str, bytearray]
     if _digest(manifest["version"], members, contents) != manifest["sha256"]:
         fail("its content does not have the digest that its manifest names: the file was damaged or changed")
     return manifest["version"], members
+
+
+def _contents_of(version: int, names: Collection[str]) -> tuple[str, ...]:
+    """All members but the manifest that a file of a version must have, by what it says it is."""
+    if version == WITH_QUERIES:
+        return _QUERIES_CONTENTS
+    if version >= FIRST_WITH_MIXTURES and _MIXTURE in names:
+        return _MIXTURE_CONTENTS
+    return _VERSIONS[version].contents
 
 
 def _check_end(stream: BinaryIO, size: int) -> None:
@@ -634,7 +680,8 @@ def _check_directory(infos: list[zipfile.ZipInfo], size: int, max_bytes: int) ->
             fail(f"the member {shown(name)} is there twice")
         if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size or info.flag_bits & 1:
             fail(f"the member {shown(name)} is compressed or encrypted; a model file stores its members as they are")
-        texts = {_MANIFEST: MAX_MANIFEST_BYTES, _MIXTURE: MAX_MANIFEST_BYTES, _DOCUMENT: max_bytes // JSON_SHARE}
+        texts = dict.fromkeys((_MANIFEST, _MIXTURE, _QUERIES), MAX_MANIFEST_BYTES)
+        texts[_DOCUMENT] = max_bytes // JSON_SHARE
         limit = texts.get(name, size)
         if info.file_size > limit:
             fail(f"the member {shown(name)} claims {info.file_size} bytes, more than the {limit} that it may have")
@@ -665,10 +712,10 @@ def _read_manifest(raw: bytearray) -> dict[str, Any]:
         fail(f"its format is {shown(manifest.get('format'))}, not {FORMAT!r}: it is no model file")
     version = manifest.get("version")
     if type(version) is not int or version < 1:
-        fail(f"its version is {shown(version)}; it must be a whole number from 1 to {VERSION}")
-    if version > VERSION:
+        fail(f"its version is {shown(version)}; it must be a whole number from 1 to {LATEST}")
+    if version > LATEST:
         fail(
-            f"it has version {shown(version)} of the format and this cstc reads up to {VERSION}; a later cstc reads it"
+            f"it has version {shown(version)} of the format and this cstc reads up to {LATEST}; a later cstc reads it"
         )
     _check_keys(_MANIFEST, manifest, {"format": (str,), "version": (int,), "sha256": (str,)})
     return manifest

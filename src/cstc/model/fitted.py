@@ -35,6 +35,7 @@ from .decisions import Decisions
 from .fallbacks import Estimates
 from .outages import columns_named, model_without
 from .pool import TreePool, add_in_order, unpack_items
+from .qids import query_numbers
 from .schema import Schema
 from .shape import TreeShape
 from .sketch import sketch
@@ -297,17 +298,16 @@ class FittedTree(Answering):
         plain[self.pool.linear_feature[self.pool.linear_feature >= 0]] = True
         return plain
 
-    def _matrix(self, X: Any, ignored: np.ndarray | None = None, ids: Any = None) -> Any:
+    def _matrix(self, X: Any, ignored: np.ndarray | None = None, ids: Any = None, qid: Any = None) -> Any:
         found = self.schema.matrix(X, self.plain_features, ignored)
-        if ids is not None:  # all rows take this model, but ids that no mixture would take are wrong here too
-            check_ids(ids, found.shape[0])
+        check_beside(ids, qid, found.shape[0])
         return found
 
-    def decision_function(self, X: Any, *, ids: Any = None) -> np.ndarray:
+    def decision_function(self, X: Any, *, ids: Any = None, qid: Any = None) -> np.ndarray:
         """Margins of shape (n, n_outputs) at the terminal that each row reaches, or where its limit leaves it."""
         if self.limit is None:
-            return self.walk(self._matrix(X, ids=ids)).margins
-        return self.decision_and_cost(X, ids=ids)[0]
+            return self.walk(self._matrix(X, ids=ids, qid=qid)).margins
+        return self.decision_and_cost(X, ids=ids, qid=qid)[0]
 
     def explain(self, row: Any, *, budget: float | None = None, unavailable: Iterable[str] = ()) -> Explanation:
         """Step by step, how the answer for one row comes about: what is bought, why, and what it changes.
@@ -357,14 +357,14 @@ class FittedTree(Answering):
 
         return _item_importance(self, X, y, ids)
 
-    def apply(self, X: Any, *, ids: Any = None) -> np.ndarray:
+    def apply(self, X: Any, *, ids: Any = None, qid: Any = None) -> np.ndarray:
         """The terminal that the path of each row leads to; a limit may stop the row on its way."""
-        return self.walk(self._matrix(X, ids=ids)).terminals.astype(int)
+        return self.walk(self._matrix(X, ids=ids, qid=qid)).terminals.astype(int)
 
-    def bought_items(self, X: Any, counting: str = "branch", *, ids: Any = None) -> np.ndarray:
+    def bought_items(self, X: Any, counting: str = "branch", *, ids: Any = None, qid: Any = None) -> np.ndarray:
         """Bool (n, n_items): what is bought for each row."""
         check_counting(counting)
-        return self.items_bought(self._matrix(X, ids=ids), counting)
+        return self.items_bought(self._matrix(X, ids=ids, qid=qid), counting)
 
     def items_bought(self, X: Any, counting: str = "branch") -> np.ndarray:
         """`bought_items` of a matrix that was looked at already."""
@@ -374,11 +374,16 @@ class FittedTree(Answering):
         return self.terminal_items()[walked.terminals] if counting == "learner" else walked.items
 
     def decide(
-        self, X: Any, counting: str = "branch", budget: Any = None, gone: np.ndarray | None = None, ids: Any = None
+        self,
+        X: Any,
+        counting: str = "branch",
+        budget: Any = None,
+        gone: np.ndarray | None = None,
+        ids: Any = None,
+        qid: Any = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """`decision_and_cost` of a matrix that was looked at already; all rows take this model, whatever their ids."""
-        if ids is not None:
-            check_ids(ids, X.shape[0])
+        check_beside(ids, qid, X.shape[0])
         model = self if gone is None else self.without(gone)
         most = least_of(budget, self.limit)
         if most is not None:
@@ -395,9 +400,9 @@ class FittedTree(Answering):
             raise ValueError(f"counting is {counting!r}; {whose} counted by branches: counting='branch'")
         return _within_budget(self, X, most)
 
-    def ends_and_costs(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    def ends_and_costs(self, X: Any, qid: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """`apply` and `predict_cost` in one walk."""
-        walked = self.walk(self._matrix(X), items=True)
+        walked = self.walk(self._matrix(X, qid=qid), items=True)
         return walked.terminals.astype(int), self.charge(walked)
 
     def charge(self, walked: Walked, counting: str = "branch") -> np.ndarray:
@@ -497,6 +502,9 @@ class FittedTree(Answering):
     def _without(self) -> tuple[dict[tuple[int, ...], FittedTree], Lock]:
         return {}, Lock()
 
+    def with_training(self, training: Training) -> FittedTree:
+        return replace(self, training=training)
+
     def with_training_date(self, trained: str) -> FittedTree:
         return replace(self, training=replace(self.training, trained=trained))
 
@@ -510,6 +518,14 @@ class FittedTree(Answering):
             route_weights=self.route_weights[used],
             fallback_weights=self.fallback_weights[used],
         )
+
+
+def check_beside(ids: Any, qid: Any, n: int) -> None:
+    """What stands beside the rows: one tree has no use for it, but what would be wrong elsewhere is wrong here too."""
+    if ids is not None:
+        check_ids(ids, n)
+    if qid is not None:
+        query_numbers(qid, n)
 
 
 def least_of(budget: Any, limit: float | None) -> float | None:

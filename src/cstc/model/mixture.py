@@ -25,7 +25,7 @@ from ..matrix import rows_at
 from .answering import Answering, check_counting
 from .coins import coin, coins, is_no_id, turn
 from .decisions import Decisions
-from .fitted import FittedTree, Walked
+from .fitted import FittedTree, Walked, check_beside
 from .schema import Schema
 from .training import Training
 
@@ -213,9 +213,16 @@ class Mixture(Answering):
     # -- answering -------------------------------------------------------------------------------------------------
 
     def decide(
-        self, X: Any, counting: str = "branch", budget: Any = None, gone: np.ndarray | None = None, ids: Any = None
+        self,
+        X: Any,
+        counting: str = "branch",
+        budget: Any = None,
+        gone: np.ndarray | None = None,
+        ids: Any = None,
+        qid: Any = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """`decision_and_cost` of a matrix that was looked at already, without the columns `gone`."""
+        check_beside(None, qid, X.shape[0])
         margins, costs = np.empty((X.shape[0], self.n_outputs)), np.empty(X.shape[0])
         for _, tree, at in self._parts(X, ids):
             margins[at], costs[at] = tree.decide(rows_at(X, at), counting, budget, gone)
@@ -236,14 +243,17 @@ class Mixture(Answering):
             terminals[at] = walked.terminals + k * self.cheaper.n_terminals
         return Walked(margins, terminals, bought)
 
-    def apply(self, X: Any, *, ids: Any = None) -> np.ndarray:
+    def apply(self, X: Any, *, ids: Any = None, qid: Any = None) -> np.ndarray:
         """The terminal that the path of each row leads to."""
-        return self.walk(self._matrix(X), ids=ids).terminals
+        X = self._matrix(X)
+        check_beside(None, qid, X.shape[0])
+        return self.walk(X, ids=ids).terminals
 
-    def bought_items(self, X: Any, counting: str = "branch", *, ids: Any = None) -> np.ndarray:
+    def bought_items(self, X: Any, counting: str = "branch", *, ids: Any = None, qid: Any = None) -> np.ndarray:
         """Bool (n, n_items): what is bought for each row."""
         check_counting(counting)
         X = self._matrix(X)
+        check_beside(None, qid, X.shape[0])
         bought = np.zeros((X.shape[0], self.costs.n_items), dtype=bool)
         for _, tree, at in self._parts(X, ids):
             bought[at] = tree.items_bought(rows_at(X, at), counting)

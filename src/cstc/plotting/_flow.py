@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..model import FittedTree, TreeShape, check_counting
 from ..model.mixture import Mixture
+from ..model.queries import QueryTree
 
 __all__ = ["Flow", "check_is_ours", "checked", "ended", "trace"]
 
@@ -24,6 +25,11 @@ def checked(estimator: Any, X: Any) -> tuple[FittedTree, np.ndarray]:
         raise ValueError(
             "this model is a mixture of two trees, and the picture is of one; draw that of an estimator with one of "
             f"its cost weights, {estimator.cost_weight_[0]:g} or {estimator.cost_weight_[1]:g}"
+        )
+    if isinstance(estimator.model_, QueryTree):
+        raise ValueError(
+            "this model looks at whole queries, and the picture is of rows that go their way alone; a Frontier draws "
+            "its cost and quality, and apply(X, qid=...) tells where rows end"
         )
     return estimator.model_, estimator._check_X(X, reset=False)
 

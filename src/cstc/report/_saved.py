@@ -11,6 +11,7 @@ from typing import Any
 from ..frontier import Frontier
 from ..model import FittedTree
 from ..model.mixture import Mixture
+from ..model.queries import QueryTree
 
 __all__ = ["Contents", "Reference", "contents_of"]
 
@@ -57,6 +58,7 @@ def contents_of(saved: Any) -> Contents:
     """Of a fitted `Frontier`, or of anything that has `models`, `table`, `quality_name` and `made`."""
     if isinstance(saved, Frontier):
         saved._check_fitted()
+        _refuse_queries([model.model_ for model in saved.models_])
         return Contents(
             [model.model_ for model in saved.models_], list(saved.table_), saved.quality_name_, _made_of(saved)
         )
@@ -69,6 +71,7 @@ def contents_of(saved: Any) -> Contents:
     models, table = list(saved.models), list(saved.table)
     if not models or len(models) != len(table):
         raise ValueError(f"saved has {len(models)} models and {len(table)} rows in its table; each model needs one")
+    _refuse_queries(models)
     for model in models:
         if not isinstance(model, FittedTree | Mixture):
             raise TypeError(
@@ -77,6 +80,15 @@ def contents_of(saved: Any) -> Contents:
             )
     made = dict(getattr(saved, "made", None) or {})
     return Contents(models, table, str(saved.quality_name), made, _references(getattr(saved, "references", None)))
+
+
+def _refuse_queries(models: Sequence[Any]) -> None:
+    """A page tells what each row buys and why, as if it was alone."""
+    if any(isinstance(model, QueryTree) for model in models):
+        raise ValueError(
+            "these models look at whole queries, and a page is about rows that go their way alone; table_ and plot of "
+            "the Frontier, or table.csv and frontier.png in its folder, show their cost and quality"
+        )
 
 
 def _references(given: Any) -> list[Reference]:

@@ -146,6 +146,7 @@ class Answer:
     _paid: int = field(default=0, repr=False)  # items, those too that were paid before
     taken: str = ""
     _first: tuple[int, int] = field(default=(0, 0), repr=False)  # node and terminal of its model in a mixture
+    _whole_query: bool = field(default=False, repr=False)  # answered together with the others of its query
 
     @property
     def complete(self) -> bool:
@@ -231,6 +232,11 @@ class Answer:
 
         Not of an answer that was pickled or copied: it has neither the model nor the values any more.
         """
+        if self._whole_query:
+            raise ValueError(
+                "this answer is that of a document among the others of its query, and is not explained by itself; its "
+                "trail tells what was bought and how gates decided"
+            )
         from .explain.of_answer import explain_answer
 
         return explain_answer(self)

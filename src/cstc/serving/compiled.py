@@ -13,6 +13,7 @@ import numpy as np
 from ..costs import shorten
 from ..model import FittedTree
 from ..model.averaging import averaged_sums
+from ..model.queries import QueryTree
 from ..model.schema import category_code, is_missing
 from ..model.unseen import missing, plain_missing, unknown
 from .walk.choice import plan_for
@@ -439,6 +440,11 @@ def fitted_tree(model: Any) -> FittedTree:
     inner = getattr(model, "model_", None)
     if isinstance(inner, FittedTree):
         return inner
+    if isinstance(model, QueryTree) or isinstance(inner, QueryTree):
+        raise ValueError(
+            "this model looks at whole queries, and rows are answered here one by one; call its predict(X, qid=...) "
+            "with all documents of a query, or fit without whole_queries"
+        )
     if hasattr(model, "fit") and hasattr(model, "predict_cost"):
         raise ValueError(f"this {type(model).__name__} is not fitted yet; call fit first")
     raise TypeError(

@@ -9,10 +9,14 @@ from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
+from ..model.coins import check_ids
+from ..model.qids import query_numbers
+from ..model.queries import QueryTree
 from ..model.unseen import OnceEach
 from .answer import Answer
 from .counters import Counters
 from .mixture import compile_model, id_of
+from .queries import QueryServing, refuse_rows
 from .session import PREFETCHES, Session
 from .sources.calls import Call, Caller
 from .sources.extractors import Extractor, Source, as_seconds, bind, check_extractors, describe
@@ -38,7 +42,8 @@ class OnDemandPredictor:
 
     Parameters
     ----------
-    model : fitted estimator, FittedTree or Mixture
+    model : fitted estimator, FittedTree, Mixture or QueryTree
+        A `QueryTree` answers by `predict_many` with `qid` alone.
     extractors : list of extractors
         Together they provide every feature that the model may need; see `extractor`.
     given : list of str, optional
@@ -96,7 +101,13 @@ class OnDemandPredictor:
         idle_seconds = as_seconds(idle)
         if not 0 < idle_seconds < math.inf:
             raise ValueError(f"idle is {idle!r}; it must be a number of seconds above 0")
-        self._compiled = compile_model(model)
+        inner = getattr(model, "model_", model)
+        self._queries = QueryServing(inner) if isinstance(inner, QueryTree) else None
+        if self._queries is None:
+            self._compiled = compile_model(model)
+        else:
+            self._compiled = self._queries.compiled
+            given = (*given, *self._queries.made_names)
         self.extractors = check_extractors(extractors)
         self._sources, self._charges = bind(self.extractors, self._compiled, given)
         self._usual_waves: dict[tuple[int, ...], dict[Source, tuple[int, ...]]] = {}
@@ -223,6 +234,8 @@ class OnDemandPredictor:
         unavailable: Iterable[str] = (),
     ) -> Session:
         """A row that the caller fetches for: see `Session`."""
+        if self._queries is not None:
+            refuse_rows("predict_many(rows, qid=...) answers whole queries")
         return Session(
             self._compiled,
             id=id,
@@ -283,6 +296,7 @@ class OnDemandPredictor:
         self,
         rows: Iterable[Any],
         *,
+        qid: Any = None,
         ids: Sequence[Any] | None = None,
         known: Sequence[Mapping[str, Any] | None] | None = None,
         paid: Iterable[str] = (),
@@ -299,6 +313,9 @@ class OnDemandPredictor:
         Parameters
         ----------
         rows : iterable
+        qid : sequence, optional
+            The query of each row; the rows of a query stand together.  A `cstc.QueryTree` needs it, and takes no
+            budget; other models look whether it can be right.
         ids : sequence of str or number, optional
             One for each row, or None: see `predict`.
         known : sequence of mappings, optional
@@ -324,6 +341,11 @@ class OnDemandPredictor:
         self._check_open()
         rows = list(rows)
         strict = self.strict if strict is None else strict
+        if self._queries is not None:
+            options = prefetch, strict, unavailable
+            return self._predict_queries(rows, qid, ids, known, paid, budget, ends, began, *options)
+        if qid is not None:
+            query_numbers(qid, len(rows), rows_of="the call")
         sessions = self._sessions(rows, ids, known, paid, budget, prefetch, strict, unavailable)
         answers: list[Answer] = []
         try:
@@ -349,6 +371,8 @@ class OnDemandPredictor:
         unavailable: Iterable[str] = (),
     ) -> list[Answer]:
         """`predict_many` for callers on an event loop; what takes long to compute is done in a thread."""
+        if self._queries is not None:
+            refuse_rows("call predict_many(rows, qid=...) in a thread")
         began = perf_counter()
         ends = _end(began, deadline)
         self._check_open()
@@ -366,6 +390,43 @@ class OnDemandPredictor:
         except BaseException as error:
             self._count_interrupted(sessions[len(answers) :], began, error)
             raise
+        return self._checked(answers, strict)
+
+    def _predict_queries(
+        self, rows, qid, ids, known, paid, budget, ends, began, prefetch, strict, unavailable
+    ) -> list[Answer]:
+        """`predict_many` of a model that looks at whole queries."""
+        assert self._queries is not None
+        if qid is None:
+            raise ValueError("qid is missing; this model looks at whole queries: predict_many(rows, qid=...)")
+        if budget is not None:
+            raise ValueError("budget is given, and this model looks at whole queries: no row can be stopped by itself")
+        if ids is not None:
+            check_ids(ids, len(rows))
+        found = [None] * len(rows) if known is None else _one_each("known", known, len(rows))
+        fixed: dict[str, Any] = {
+            "paid": list(paid) if not isinstance(paid, str) else paid,
+            "prefetch": self.prefetch if prefetch is None else prefetch,
+            "unavailable": unavailable if unavailable == () else self._down(unavailable),
+        }
+
+        def begin(compiled: Any, more: Any, before: Session | None) -> Session:
+            options = {"strict": strict, "_charges": self._charges, "_level": 0, "_once": self._unseen}
+            return Session(compiled, known=more, _after=before, **fixed, **options)
+
+        def run(sessions: list[Session], places: list[int]) -> None:
+            here = [rows[place] for place in places]
+            try:
+                for calls in self._rounds(sessions, here, ends):
+                    self._caller.run(calls, ends)
+            except BaseException as error:
+                self._count_interrupted(sessions, began, error)
+                raise
+
+        answers = self._queries.answers(len(rows), qid, found, begin, run)
+        for answer in answers:
+            answer.seconds = perf_counter() - began
+            self.counters.count_answer(answer)
         return self._checked(answers, strict)
 
     def _finish_many(self, sessions: list[Session], answers: list[Answer], began: float) -> None:
@@ -530,6 +591,11 @@ class OnDemandPredictor:
         return lacking
 
     # -- the end -----------------------------------------------------------------------------------------------
+
+    @property
+    def whole_queries(self) -> bool:
+        """Whether rows are answered together with the others of their query, by `predict_many` alone."""
+        return self._queries is not None
 
     @property
     def n_threads(self) -> int:

@@ -136,6 +136,7 @@ class Session:
         _charges: Callable[[Collection[int]], Sequence[int]] | None = None,
         _level: float = math.inf,
         _once: OnceEach | None = None,
+        _after: Session | None = None,
     ) -> None:
         compiled: Any = model if model.__class__ is CompiledTree else compile_model(model)
         self._taken = NO_MIXTURE
@@ -178,12 +179,19 @@ class Session:
         self._once = _once  # says it; all rows of a predictor share one
         self.called: set[Any] = set()  # the sources that a predictor has called for this row
         self._level = _level  # the deepest level of nodes that may be entered
+        if _after is not None:  # of the same row, on another tree with the same columns and items
+            self._paid |= _after._paid | _after._bought
+            self._held, self.called = dict(_after._held), set(_after.called)
+            for f, raw in _after._known.items():
+                self._take_in(f, raw)
         if known is not None:
             self._know(known)
         self._charges = compiled.feature_items if _charges is None else _charges(self._known)
         if unavailable.__class__ is not tuple or unavailable:
             gone = compiled.model.columns_named(unavailable).tolist()
             self._take_out([f for f in gone if f not in self._known])
+        if _after is not None and _after._gone:
+            self._take_out([f for f in _after._gone if f not in self._known])
         self._start()
 
     def _start(self) -> None:

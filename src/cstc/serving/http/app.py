@@ -118,6 +118,11 @@ def create_app(
     -------
     Starlette
     """
+    if predictor.whole_queries:
+        raise ValueError(
+            "this model looks at whole queries, and the service answers rows one by one; call predict_many(rows, "
+            "qid=...) of the predictor, or fit without whole_queries"
+        )
     service = _Service(predictor, limits or Limits(), clock, has_token=token is not None, model=model)
     app = Starlette(
         routes=service.routes(),

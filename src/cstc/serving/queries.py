@@ -1,0 +1,132 @@
+"""Whole queries on demand: all documents of a query go node by node, and buy what their next step needs.
+
+At a node, a document is a session on the expert, then one on the gate, with gap and place among what is known.  What an
+earlier session of a document has bought, put aside or lost is the same in the next one, so that no source is called
+twice and no item is paid twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..model.qids import query_numbers
+from ..model.queries import N_MADE, QueryTree, made_columns
+from .answer import Answer
+from .compiled import compile_tree
+from .session import Session
+
+__all__ = ["QueryServing", "refuse_rows"]
+
+ENDS = ("deadline", "stopped")  # statuses after which no further step begins
+
+
+def refuse_rows(instead: str) -> None:
+    """For all that is about one row."""
+    raise ValueError(f"this model looks at whole queries, and one row is answered here; {instead}")
+
+
+class QueryServing:
+    """A `QueryTree`, prepared for serving.
+
+    Attributes
+    ----------
+    compiled : CompiledTree
+        What names, items and prices are looked up in.
+    made_names : list of str
+        The columns that are made of scores, which no source brings.
+    """
+
+    def __init__(self, model: QueryTree) -> None:
+        self.model = model
+        self.compiled = compile_tree(model.charged_tree)
+        self.made_names = model.tree.schema.feature_names[model.n_features :]
+        self._steps = [
+            (compile_tree(expert), None if gate is None else compile_tree(gate)) for expert, gate in model.wide_steps
+        ]
+
+    def answers(
+        self,
+        n: int,
+        qid: Any,
+        known: list[Any],
+        begin: Callable[..., Session],
+        run: Callable[[list[Session], list[int]], None],
+    ) -> list[Answer]:
+        """Answers for n rows.
+
+        `begin` makes the session of a row on a compiled tree, with what is known and the session before it; `run`
+        drives sessions of some rows to their ends.
+        """
+        query, scores = query_numbers(qid, n, rows_of="the call"), np.full(n, self.model.constant[0])
+        trails: list[list[tuple[int, Session]]] = [[] for _ in range(n)]
+        here, ends = list(range(n)), [-1] * n
+
+        def step(compiled: Any, node: int, also: dict[int, dict[str, float]]) -> list[tuple[int, Session]]:
+            """One session for each row that is here; those that can go on."""
+            sessions = []
+            for row in here:
+                before = trails[row][-1][1] if trails[row] else None
+                mine = also.get(row, {}) if before is not None else {**(known[row] or {}), **also.get(row, {})}
+                sessions.append(begin(compiled, mine, before))
+                trails[row].append((node, sessions[-1]))
+            run(sessions, here)
+            return [pair for pair in zip(here, sessions, strict=True) if pair[1].answer().status not in ENDS]
+
+        for node, (expert, gate) in enumerate(self._steps):
+            for row, session in (scored := step(expert, node, {})):
+                scores[row], ends[row] = session.answer().margins[0], node
+            here = [row for row, _ in scored]
+            if gate is None or not here:
+                break
+            made = made_columns(scores, query, self.model.at)
+            names = self.made_names[N_MADE * node : N_MADE * (node + 1)]
+            told = {row: dict(zip(names, made[row].tolist(), strict=True)) for row in here}
+            here = [row for row, session in step(gate, node, told) if session.answer().terminal == 1]
+        return [self._together(trails[row], float(scores[row]), ends[row]) for row in range(n)]
+
+    def _together(self, trail: list[tuple[int, Session]], score: float, node: int) -> Answer:
+        """One answer of all sessions of a row."""
+        parts = [(at, session.answer()) for at, session in trail]
+        incomplete = [answer for _, answer in parts if answer.status != "complete"]
+        # what failed first is out in all later sessions, which say no more than that
+        last = next((answer for answer in incomplete if answer.status in ENDS), incomplete[0] if incomplete else None)
+        bought, evaluated, events = 0, 0, []
+        warned: dict[str, None] = {}
+        for at, answer in parts:
+            bought, evaluated = bought | answer._bought, evaluated + answer.n_evaluated
+            warned |= dict.fromkeys(answer.warnings)
+            events += [_at_node(event, at) for event in answer._events]
+        if last is None:  # a learner that two nodes share is evaluated once
+            evaluated = int(self.model.terminal_learners[node].sum())
+        compiled = self.compiled
+        return Answer(
+            score,
+            None,
+            compiled.price_of(bought) + compiled.evaluation * evaluated,
+            "complete" if last is None else last.status,
+            "" if last is None else last.reason,
+            node,
+            node if last is None else None,
+            list(range(max(at for at, _ in parts) + 1)),
+            [score],
+            evaluated,
+            error=None if last is None else last.error,
+            _compiled=compiled,
+            _bought=bought,
+            _events=events,
+            basis="" if last is None else last.basis,
+            expected_loss=0.0 if last is None else None,
+            warnings=tuple(warned),
+            _whole_query=True,
+        )
+
+
+def _at_node(event: Any, node: int) -> Any:
+    """An event of a session on one step, at its node of the chain."""
+    if event[0] != "gate":
+        return (event[0], node, *event[2:])
+    _, _, margin, threshold, child = event
+    return "gate", node, margin, threshold, node + 1 if child >= 0 else -1 - node
