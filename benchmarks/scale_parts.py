@@ -7,6 +7,7 @@ import datetime
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,9 @@ import cstc
 import paper_claims
 from cstc import CostModel, CSTCRanker, Experts, Frontier, Paper
 from cstc.baselines import Cronus, EarlyExit, SingleClassifier
+from cstc.baselines.stagewise import first_trees
 from cstc.datasets import make_yahoo_like
+from cstc.model import TreePool
 from cstc.model.file import save
 from paper_systems import PAPER_LAMBDAS, Data, Part, baseline, measure, structure
 from scale_watch import Watch, keep, kept, say
@@ -235,6 +238,25 @@ def run_paper(work: Path, options: argparse.Namespace) -> None:
     watch.keep(done=True)
 
 
+def early_exit_of(work: Path, n_learners: int) -> type[EarlyExit]:
+    """Early exit from the weak learners of the paper's procedure, where they are there: it would boost the same."""
+    path = work / "paper-trees" / f"{n_learners:04d}-cut.cstc"
+    if not path.exists():
+        return EarlyExit
+    whole = cstc.load(path)
+
+    class OfTheSameTrees(EarlyExit):
+        def _share(self, setting: Any) -> TreePool:
+            weights = whole.predict_weights[:, 0, 0] / setting.units.scale
+            pool = replace(whole.pool, value=whole.pool.value * weights[whole.pool.owners])
+            few = setting.validation.X[:1000]
+            again = first_trees(setting, pool, n_learners).decision_function(few)
+            np.testing.assert_allclose(again, whole.decision_function(few), rtol=0, atol=1e-6)
+            return pool
+
+    return OfTheSameTrees
+
+
 def run_rivals(work: Path, options: argparse.Namespace) -> None:
     watch = Watch("rivals", work)
     settings = {"n_weak_learners": options.learners, "weak_learner_depth": DEPTH, "early_stopping": None}
@@ -244,7 +266,7 @@ def run_rivals(work: Path, options: argparse.Namespace) -> None:
     rivals: dict[str, Callable[[], list[tuple[Any, Any]]]] = {
         "single classifier": lambda: baseline(data, SingleClassifier, weights),
         "Cronus": lambda: baseline(data, Cronus, weights),
-        "early exit": lambda: baseline(data, EarlyExit, n_points=CUTS),
+        "early exit": lambda: baseline(data, early_exit_of(work, options.learners), n_points=CUTS),
     }
     with watch.measured():
         for system, fit in rivals.items():

@@ -326,6 +326,16 @@ def test_early_exit_without_exits_is_stage_wise_regression():
         np.testing.assert_array_equal(system.predict_cost(X, qid=qid), whole.predict_cost(X))
 
 
+def test_early_exit_a_few_queries_at_a_time(monkeypatch):
+    X, y, qid = queries()
+    system = EarlyExit(**QUICK, exits=(0.1, 3, 2)).fit(X, y, qid=qid)
+    scores, cost = system.predict(X, qid=qid), system.predict_cost(X, qid=qid)
+    for rows in (1, 25, len(X)):  # one query at least
+        monkeypatch.setattr(cstc.baselines.early_exit, "ROWS", rows)
+        np.testing.assert_array_equal(system.predict(X, qid=qid), scores)
+        np.testing.assert_array_equal(system.predict_cost(X, qid=qid), cost)
+
+
 def test_early_exit_needs_whole_queries():
     X, y, qid = queries()
     system = EarlyExit(**QUICK, exits=(0.1, 3, 2)).fit(X, y, qid=qid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from numbers import Integral, Real
 
@@ -15,6 +16,8 @@ from ._setting import Setting
 from .stagewise import first_trees
 
 __all__ = ["EarlyExit"]
+
+ROWS = 20_000  # whose scores at all checkpoints are held at a time; a query stays whole
 
 
 class EarlyExit(Baseline):
@@ -99,8 +102,7 @@ class EarlyExit(Baseline):
 
     def _fit_model(self, setting: Setting, shared: TreePool) -> FittedTree:
         self._cuts = self._checkpoints(shared.n_learners)
-        self._stages = [first_trees(setting, shared, cut) for cut in self._cuts]
-        return self._stages[-1]
+        return first_trees(setting, shared, shared.n_learners)
 
     def _checkpoints(self, n_trees: int) -> list[int]:
         """Numbers of trees after which documents may leave; the last one ends it."""
@@ -117,18 +119,26 @@ class EarlyExit(Baseline):
         at = np.unique(np.linspace(0, len(values) - 1, min(n_points - 1, len(values))).round()).astype(int)
         return [None, *(values[place] for place in at)]
 
-    def with_costs(self, costs):
-        other = super().with_costs(costs)
-        other._stages = [model.with_costs(other.costs_) for model in self._stages]
-        return other
-
     def _queries(self, qid, X):
         if qid is None:
             raise ValueError("qid is missing; early exit needs whole queries: predict(X, qid=...), also for the cost")
         return super()._queries(qid, X)
 
     def _leave(self, X: np.ndarray, qid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The stage after which each document leaves, and its score then."""
+        """The stage after which each document leaves, and its score then; a few whole queries at a time."""
+        stage, score = np.empty(X.shape[0], dtype=int), np.empty(X.shape[0])
+        order = np.argsort(qid, kind="stable")
+        ends = np.append(np.flatnonzero(np.diff(qid[order])) + 1, len(order))
+        first = 0
+        while first < len(order):
+            fit = ends[(ends > first) & (ends <= first + ROWS)]
+            last = int(fit[-1] if len(fit) else ends[ends > first][0])
+            at = order[first:last]
+            stage[at], score[at] = self._leave_together(rows_at(X, at), np.unique(qid[at], return_inverse=True)[1])
+            first = last
+        return stage, score
+
+    def _leave_together(self, X: np.ndarray, qid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         last = len(self._cuts) - 1
         n = X.shape[0]
         stage, score, here = np.full(n, last), np.zeros(n), np.arange(n)
@@ -150,6 +160,12 @@ class EarlyExit(Baseline):
         np.cumsum(model.pool.transform(X) * model.predict_weights[:, 0, 0], axis=1, out=sums[:, 1:])
         return sums[:, self._cuts] + model.predict_intercepts[0, 0]
 
+    def _until(self, number: int) -> FittedTree:
+        """The trees that a document has seen which leaves at a checkpoint."""
+        seen = np.arange(self.model_.pool.n_learners) < self._cuts[number]
+        weights = np.where(seen[:, None, None], self.model_.predict_weights, 0.0)
+        return replace(self.model_, predict_weights=weights).compressed()
+
     def with_limit(self, limit):
         """Early exit has no limit for a row: who leaves is decided by all documents of a query."""
         raise ValueError(
@@ -164,9 +180,9 @@ class EarlyExit(Baseline):
     def _cost(self, X, counting, qid):
         stage, _ = self._leave(X, qid)
         cost = np.zeros(X.shape[0])
-        for number, model in enumerate(self._stages):
+        for number in np.unique(stage).tolist():
             at = np.flatnonzero(stage == number)
-            cost[at] = model.predict_cost(rows_at(X, at), counting)
+            cost[at] = self._until(number).predict_cost(rows_at(X, at), counting)
         return cost
 
 
