@@ -10,13 +10,16 @@ cores       the same frontier on 8, 32 and 128 cores, computed from the times of
             alone is taken as it is; so is the longest chain of tasks, which no core can shorten.
 bytes       what workers read for 50 million x 50 rows in single precision, from names and sizes of row groups alone.
 beyond      rows in Parquet (written into --work once), two workers limited to 1.5 GiB each: the frontier of all rows,
-            and the same method on one sample that a worker can hold.  Both are judged by the same new rows, in pairs.
+            and the same method where every ensemble learns from the same rows, one sample that a worker can hold.
+            Rows that judge, and so the stages, are the same; here workers have no limit, since they keep what they
+            read again and again.  Both are judged by the same new rows, in pairs.
             Then all rows are predicted for, by a process with the same limit.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import heapq
 import json
@@ -29,6 +32,7 @@ import threading
 import time
 import warnings
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,6 +47,7 @@ from sklearn.datasets import make_classification
 import cstc
 from cstc import CSTCClassifier, Experts, Frontier
 from cstc.cluster import InFolder, core_of_folder
+from cstc.cluster.samples import FolderSamples
 from cstc.cluster.workers import Workers
 from cstc.folders import Folder, RowGroup
 
@@ -294,10 +299,8 @@ def write_rows(folder: Path, n: int, options: argparse.Namespace) -> None:
 
 def beyond(out: Path | None, keep: dict[str, Any], options: argparse.Namespace) -> None:
     work = options.work
-    rows, sample = work / "rows", work / "sample"
+    rows = work / "rows"
     write_rows(rows, options.rows, options)
-    # one sample of the size of a fit, with the rows that judge beside it: what one worker can hold
-    write_rows(sample, options.rows_per_fit + 250_000, options)
     world = World(options.columns)
     X_val, y_val = world.block(50_000, 1_000_000)
     X_new, y_new = world.block(TEST_ROWS, 1_000_001)
@@ -307,7 +310,7 @@ def beyond(out: Path | None, keep: dict[str, Any], options: argparse.Namespace) 
     val, new = (pd.DataFrame(X, columns=names) for X in (X_val, X_new))
     val["y"] = y_val
     found = {}
-    for name, folder in (("all rows", rows), ("one sample", sample)):
+    for name in ("all rows", "one sample"):
         frontier = Frontier(
             CSTCClassifier(
                 costs=prices(options.columns),
@@ -319,18 +322,20 @@ def beyond(out: Path | None, keep: dict[str, Any], options: argparse.Namespace) 
             n_weights=options.weights,
             checkpoint=work / f"checkpoint {name}",
         )
-        with local_cluster(memory_limit=f"{MEMORY}GiB") as cluster, Client(cluster) as client:
+        one = one_sample() if name == "one sample" else contextlib.nullcontext()
+        memory = 0 if name == "one sample" else f"{MEMORY}GiB"  # 0: no limit; who reads the same rows again keeps them
+        with local_cluster(memory_limit=memory) as cluster, Client(cluster) as client, one:
             began = time.perf_counter()
-            frontier.fit(folder, target="y", X_val=val, executor=client)
+            frontier.fit(rows, target="y", X_val=val, executor=client)
             took = time.perf_counter() - began
             peaks = client.run(largest)
         found[name] = frontier
         own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         say(
-            f"beyond: {name}: {sum(g.n_rows for g in Folder.open(folder).groups):,} x {options.columns}, "
+            f"beyond: {name}: {sum(g.n_rows for g in Folder.open(rows).groups):,} x {options.columns}, "
             f"{options.members} members of {options.rows_per_fit:,} rows, {options.rounds} rounds of "
             f"{options.learning_rate:g}, {took:.0f} s; workers at most "
-            f"{max(peaks.values()) / GIB:.2f} GiB of {MEMORY}, the driver {own / GIB:.2f} GiB",
+            f"{max(peaks.values()) / GIB:.2f} GiB of {memory}, the driver {own / GIB:.2f} GiB",
             out,
         )
         keep[name] = {"seconds": took, "workers": list(peaks.values()), "driver": own}
@@ -338,6 +343,17 @@ def beyond(out: Path | None, keep: dict[str, Any], options: argparse.Namespace) 
     model = found["all rows"].models_[-1]
     model.save(work / "model.cstc")
     predict_all(work, rows, out, keep)
+
+
+@contextlib.contextmanager
+def one_sample() -> Iterator[None]:
+    """All ensembles get the rows of the first one."""
+    of = FolderSamples.of
+    FolderSamples.of = lambda self, number: of(self, 0)
+    try:
+        yield
+    finally:
+        FolderSamples.of = of
 
 
 def largest() -> int:

@@ -101,6 +101,11 @@ class Matrix:
     def _warn(self, why: str) -> None:
         warnings.warn(f"{why}: the columns of each ensemble are sent there anew, which takes longer", stacklevel=4)
 
+    @property
+    def is_there(self) -> bool:
+        """Whether it lies on the device."""
+        return self._there is not None
+
     def leave_the_device(self) -> bool:
         """Make room on it; false where that was done before."""
         was_there, self._there = self._there is not None, None
@@ -333,10 +338,12 @@ def _data(
 
 def _in_its_memory(grow: Any, matrix: Matrix, n_rows: int, n_columns: int) -> Any:
     """What `grow` returns; where a GPU has too little room, once more with less on it, or a sentence."""
+    was_there = matrix.is_there
     try:
         return _told_of_memory(grow)
     except MemoryError as error:
-        if not matrix.leave_the_device():
+        # another thread may have made room in the meantime
+        if not matrix.leave_the_device() and not was_there:
             raise _too_little(n_rows, n_columns) from error
     try:
         return _told_of_memory(grow)
