@@ -106,13 +106,12 @@ class Matrix:
         """Whether it lies on the device."""
         return self._there is not None
 
-    def leave_the_device(self) -> bool:
-        """Make room on it; false where that was done before."""
-        was_there, self._there = self._there is not None, None
+    def leave_the_device(self) -> None:
+        """Make room on it."""
+        was_there, self._there = self.is_there, None
         if was_there and self._arrays is not None:
             self._arrays.release()
             self._warn("the GPU has too little room left")
-        return was_there
 
     def cells(self, columns: np.ndarray, at: np.ndarray | None = None) -> Any:
         """Some columns of the rows of the given numbers, or of all."""
@@ -342,9 +341,9 @@ def _in_its_memory(grow: Any, matrix: Matrix, n_rows: int, n_columns: int) -> An
     try:
         return _told_of_memory(grow)
     except MemoryError as error:
-        # another thread may have made room in the meantime
-        if not matrix.leave_the_device() and not was_there:
+        if not was_there:
             raise _too_little(n_rows, n_columns) from error
+        matrix.leave_the_device()  # unless another thread has made room in the meantime
     try:
         return _told_of_memory(grow)
     except MemoryError as error:
