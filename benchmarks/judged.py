@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
-import json
 import os
 import platform
 import sys
@@ -32,6 +31,7 @@ import numpy as np
 import cstc
 from ahead import SETS, Data, Measure, baseline_quality, geometric, run_cegb, run_ours
 from cstc import Experts
+from scale_watch import keep, kept
 
 MOST_ROWS = 5000
 STATES = 3
@@ -93,29 +93,19 @@ def run(data: Path, cache: Path, names: list[str], n_states: int) -> None:
                 if path.exists():
                     continue
                 parts = parts or fewer(SETS[name].load(data / name)).split(state)
-                theirs = known(cache / f"{name}-{state:02d}.json", lambda parts=parts: cegb(parts))
+                known = cache / f"{name}-{state:02d}.json"
+                if not known.exists():
+                    keep(known, cegb(parts))
                 started = time.perf_counter()
                 with varied(constants):
                     ours = run_ours(*parts, state, method=Experts(fallbacks=False))
-                keep(path, theirs | {"cstc": ours, "seconds": time.perf_counter() - started})
+                keep(path, kept(known) | {"cstc": ours, "seconds": time.perf_counter() - started})
                 print(f"{name}, state {state}, {setting}: {time.perf_counter() - started:.0f} s", flush=True)
 
 
 def cegb(parts: list[Data]) -> dict[str, Any]:
     full, points = run_cegb(*parts, regularised=False)
     return {"full": full, "cegb": points, "constant": baseline_quality(parts[2])}
-
-
-def known(path: Path, make: Any) -> dict[str, Any]:
-    if not path.exists():
-        keep(path, make())
-    return json.loads(path.read_text())
-
-
-def keep(path: Path, found: dict[str, Any]) -> None:
-    unfinished = path.with_suffix(".part")
-    unfinished.write_text(json.dumps(found))
-    os.replace(unfinished, path)
 
 
 def ratios_of(cache: Path, names: list[str], n_states: int) -> tuple[list[str], np.ndarray]:
@@ -128,7 +118,7 @@ def ratios_of(cache: Path, names: list[str], n_states: int) -> tuple[list[str], 
         ]
         if all(path.exists() for own in paths for path in own):
             found.append(name)
-            measures = [Measure([json.loads(path.read_text()) for path in own]) for own in paths]
+            measures = [Measure([kept(path) for path in own]) for own in paths]
             table.append([geometric(measure.ratios(np.arange(n_states))) for measure in measures])
     return found, np.array(table)
 

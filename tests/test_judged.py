@@ -16,7 +16,7 @@ BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 def judged(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     yield importlib.import_module("judged")
-    for name in ("judged", "ahead"):
+    for name in ("judged", "ahead", "scale_watch"):
         sys.modules.pop(name, None)
 
 

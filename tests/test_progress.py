@@ -353,7 +353,7 @@ def test_the_parts_of_a_fit(monkeypatch):
     assert begun[:3] == ["orders of buying", "experts", "gates"]
     assert "lazy experts" in begun
     assert set(begun) <= {"orders of buying", "experts", "gates", "lazy experts"} | {
-        "orders of buying of groups", "experts of groups"
+        "orders of buying of groups", "what rows need", "experts of groups"
     }
 
 

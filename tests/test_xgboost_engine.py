@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -420,6 +421,27 @@ def test_where_an_ensemble_does_not_fit_the_matrix_leaves_the_device():
         engine._in_its_memory(_fail, matrix, 1, 1)
 
 
+def test_two_that_find_the_device_full_are_both_tried_again():
+    """The second one finds that the matrix has left already."""
+    matrix = engine.Matrix(table(), (), "cuda", Device(1 << 30))
+    both, tries = threading.Barrier(2), threading.local()
+
+    def grow():
+        if not hasattr(tries, "first"):
+            tries.first = True
+            both.wait(timeout=30)
+            raise xgboost.core.XGBoostError("out of memory")
+        return "grown"
+
+    def grow_both():
+        with ThreadPoolExecutor(2) as threads:
+            found = [threads.submit(engine._in_its_memory, grow, matrix, N, 5) for _ in range(2)]
+            return [each.result() for each in found]
+
+    with pytest.warns(UserWarning, match="the GPU has too little room left"):
+        assert grow_both() == ["grown", "grown"]
+
+
 def _fail():
     raise xgboost.core.XGBoostError("something else")
 
@@ -507,6 +529,7 @@ def test_no_gpu_that_can_be_used(monkeypatch, driver, message):
 
 
 @pytest.mark.skipif(bool(xgboost.build_info().get("USE_CUDA")), reason="this XGBoost may find the GPU that is told of")
+@pytest.mark.filterwarnings("ignore:.*Device is changed from GPU to CPU:UserWarning")  # XGBoost says so, too
 def test_an_xgboost_that_takes_the_cpu_instead(monkeypatch):
     monkeypatch.setattr(device_module.ctypes, "CDLL", lambda name: Driver(count=1))
     monkeypatch.setattr(xgboost, "build_info", lambda: {"USE_CUDA": True})

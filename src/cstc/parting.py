@@ -147,7 +147,7 @@ def _keep(found: dict[bytes, Parted], weighed: _Weighed, sight: _Sight, tree: _S
         group = partition.groups(sight.rows.X)
         counted = np.bincount(group, sight.rows.weights > 0, minlength=partition.n_groups)
         if counted.min() < sight.least / 2:
-            return promise  # values that single precision cannot tell apart
+            return promise  # rows have no weight, or single precision cannot tell values apart
         first = np.unique(group, return_index=True)[1]
         key = np.argsort(np.argsort(first))[group].tobytes()  # groups by who comes first in them
         if key not in found or promise < found[key].promise:

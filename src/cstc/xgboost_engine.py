@@ -101,13 +101,17 @@ class Matrix:
     def _warn(self, why: str) -> None:
         warnings.warn(f"{why}: the columns of each ensemble are sent there anew, which takes longer", stacklevel=4)
 
-    def leave_the_device(self) -> bool:
-        """Make room on it; false where that was done before."""
-        was_there, self._there = self._there is not None, None
+    @property
+    def is_there(self) -> bool:
+        """Whether it lies on the device."""
+        return self._there is not None
+
+    def leave_the_device(self) -> None:
+        """Make room on it."""
+        was_there, self._there = self.is_there, None
         if was_there and self._arrays is not None:
             self._arrays.release()
             self._warn("the GPU has too little room left")
-        return was_there
 
     def cells(self, columns: np.ndarray, at: np.ndarray | None = None) -> Any:
         """Some columns of the rows of the given numbers, or of all."""
@@ -333,11 +337,13 @@ def _data(
 
 def _in_its_memory(grow: Any, matrix: Matrix, n_rows: int, n_columns: int) -> Any:
     """What `grow` returns; where a GPU has too little room, once more with less on it, or a sentence."""
+    was_there = matrix.is_there
     try:
         return _told_of_memory(grow)
     except MemoryError as error:
-        if not matrix.leave_the_device():
+        if not was_there:
             raise _too_little(n_rows, n_columns) from error
+        matrix.leave_the_device()  # unless another thread has made room in the meantime
     try:
         return _told_of_memory(grow)
     except MemoryError as error:

@@ -131,8 +131,8 @@ class EarlyExit(Baseline):
         ends = np.append(np.flatnonzero(np.diff(qid[order])) + 1, len(order))
         first = 0
         while first < len(order):
-            fit = ends[(ends > first) & (ends <= first + ROWS)]
-            last = int(fit[-1] if len(fit) else ends[ends > first][0])
+            fit, next_one = np.searchsorted(ends, (first + ROWS, first), side="right")
+            last = int(ends[max(fit - 1, next_one)])
             at = order[first:last]
             stage[at], score[at] = self._leave_together(rows_at(X, at), np.unique(qid[at], return_inverse=True)[1])
             first = last
