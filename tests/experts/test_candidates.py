@@ -203,11 +203,11 @@ def test_out_of_fold_margins_are_those_of_the_expert_where_a_row_stops(world, mo
 def test_where_trees_have_a_price_they_are_part_of_the_cost():
     _, X, y, _ = dear_for_some("regression")
     costs = CostModel(PRICES, evaluation=0.02)
-    for cost_weight in (0.01, 0.0):
+    for cost_weight, share, near in [(0.01, 0.15, 0.08), (0.0, 0.03, 1e-9)]:  # gates stop other rows out of fold
         model = CSTCRegressor(costs=costs, cost_weight=cost_weight, **OPTIONS).fit(X, y)
         cost, items = model.predict_cost(X, "learner").mean(), model.model_.bought_items(X, "learner")
-        assert cost > model.model_.costs.bills(items).mean() * 1.04  # or nothing would be tested
-        assert taken(model).mean_cost == pytest.approx(cost, rel=0.03)
+        assert cost > model.model_.costs.bills(items).mean() * (1 + share)  # or nothing would be tested
+        assert taken(model).mean_cost == pytest.approx(cost, rel=near)
 
 
 @pytest.mark.parametrize("world", ["a chain", "two orders", "branches"])

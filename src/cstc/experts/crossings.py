@@ -122,6 +122,8 @@ def cross(chains: Sequence[Chain], cost_weight: float) -> Crossing | None:
     without: set[tuple[int, tuple[int, ...]]] = set()
     while len((tree := _Tree(states, decided, without)).nodes) > MOST_NODES:
         choices = sorted((node for node in tree.nodes if not node.ends), key=lambda node: node.gain)
+        if not choices:  # a chain, which may be as long as it is
+            break
         n_dropped = max(1, (len(tree.nodes) - MOST_NODES) // 8)  # each takes two nodes with it, or many
         without |= {(node.state, node.turns) for node in choices[:n_dropped]}
     return tree.crossing(cost_weight)
