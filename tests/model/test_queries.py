@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from hypothesis import given
@@ -14,6 +15,7 @@ import reference
 from builders import PROPERTY, seeds
 from cstc import QueryTree
 from cstc.model import Schema
+from cstc.model.qids import query_numbers
 from cstc.model.queries import N_MADE, made_columns, made_names, with_made_schema
 from model_files import random_queries, random_query_tree, random_rows
 
@@ -204,6 +206,43 @@ def test_query_ids_follow_the_rules_of_a_ranker():
         model.predict(X, qid=qid, ids=["a"])
     with error("query 'a' comes back after other queries"):  # of no use to one tree, and wrong all the same
         model.tree.predict(np.zeros((3, len(model.tree.schema.feature_names))), qid=["a", "b", "a"])
+
+
+@pytest.mark.parametrize(
+    "qid",
+    [
+        ["a", float("nan"), "b"],
+        ["a", "a", None],
+        pd.Series(["a", "a", None], dtype="string"),
+        pd.Series([1, None, 2], dtype="Int64"),
+        pd.Series(pd.to_datetime(["2026-01-01", None, None])),
+        np.array([1, "NaT", 2], dtype="timedelta64[D]"),
+    ],
+)
+def test_a_missing_query_is_said_whatever_ids_are(qid):
+    with error("qid holds missing values; give the query of every row"):
+        query_numbers(qid, 3)
+
+
+@pytest.mark.parametrize(
+    ("qid", "kinds"),
+    [
+        (["a", 1, 1], "int and str"),
+        (np.array([1, "a", 1], dtype=object), "int and str"),
+        ([{}, {"a": 1}, {}], "dict"),
+        (pd.Series([np.zeros(2), np.ones(2), np.ones(2)]), "ndarray"),
+    ],
+)
+def test_query_ids_are_of_one_kind(qid, kinds):
+    with error(f"qid holds values of type {kinds}; give query ids all as text, or all as numbers"):
+        query_numbers(qid, 3)
+
+
+@pytest.mark.parametrize(
+    "qid", [[1, 1.0, 2], ["a", "a", "b"], (True, True, False), np.array(["2026", "2026", "2027"], dtype="datetime64[Y]")]
+)
+def test_query_ids_of_one_kind_are_numbered(qid):
+    assert query_numbers(qid, 3).tolist() == [0, 0, 1]
 
 
 def test_a_model_of_whole_queries_is_checked():

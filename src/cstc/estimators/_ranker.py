@@ -174,7 +174,7 @@ class CSTCRanker(CSTCBase):
         check_is_fitted(self)
         return self.model_.apply(self._rows(X), qid=qid, ids=ids)
 
-    def score(self, X, y, *, qid, k=None):
+    def score(self, X, y, *, qid=None, k=None):
         """Mean NDCG@k over the queries that have a relevant document, gain ``2^grade - 1``; k is `at` if not given."""
         y = self._check_y(y, reset=False)
         query = check_queries(qid, y, "qid")
