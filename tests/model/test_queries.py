@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import reference
 from builders import PROPERTY, seeds
 from cstc import QueryTree
+from cstc.costs import span
 from cstc.model import Schema
 from cstc.model.qids import query_numbers
 from cstc.model.queries import N_MADE, made_columns, made_names, with_made_schema
@@ -171,8 +172,14 @@ def test_it_travels_without_what_was_worked_out():
 
 def test_it_says_what_it_is():
     model, _, _ = drawn(5)
-    assert repr(model).startswith(f"<QueryTree: places by the {model.at} best of a query, <FittedTree:")
-    assert f"by the {model.at} best" in model._repr_html_()
+    features = "1 feature" if model.n_features == 1 else f"{model.n_features} features"
+    assert repr(model).startswith(f"<QueryTree: places by the {model.at} best of a query, {model.n_nodes} nodes, ")
+    assert f", {features}, " in repr(model)
+    costs = model.terminal_costs()
+    assert repr(model).endswith(f", paths cost {span(costs.min(), costs.max())}>")
+    shown = model._repr_html_()
+    assert f"by the {model.at} best" in shown
+    assert f", {features}, " in shown
     assert model.knows_name("x0")
     assert not model.knows_name("gap at node 0")
 
@@ -190,8 +197,12 @@ def test_what_needs_one_row_is_refused():
         model.explain(X[0])
     with error("a QueryTree has no table of items"):
         model.item_importance(X)
-    with error("unavailable names 'gap at node 0', which is made of scores"):
-        drawn(5)[0].predict(X, qid=qid, unavailable=["gap at node 0"])
+    for name in ("gap at node 0", "x99"):
+        with error(f"unavailable names {name!r}, which is no source, item or feature of the model: ") as caught:
+            model.predict(X, qid=qid, unavailable=[name])
+        listed = str(caught.value).partition(" of the model: ")[2]
+        assert not re.search("(gap|place) at node", listed)
+        assert "'x0'" in listed
 
 
 def test_query_ids_follow_the_rules_of_a_ranker():
@@ -234,12 +245,12 @@ def test_a_missing_query_is_said_whatever_ids_are(qid):
     ],
 )
 def test_query_ids_are_of_one_kind(qid, kinds):
-    with error(f"qid holds values of type {kinds}; give query ids all as text, or all as numbers"):
+    with error(f"qid holds values of type {kinds}; give all ids as text, or all as numbers"):
         query_numbers(qid, 3)
 
 
 @pytest.mark.parametrize(
-    "qid", [[1, 1.0, 2], ["a", "a", "b"], (True, True, False), np.array(["2026", "2026", "2027"], dtype="datetime64[Y]")]
+    "qid", [[1, 1.0, 2], ["a", "a", "b"], (True, True, False), np.array(["2026", "2026", "2027"], dtype="datetime64")]
 )
 def test_query_ids_of_one_kind_are_numbered(qid):
     assert query_numbers(qid, 3).tolist() == [0, 0, 1]

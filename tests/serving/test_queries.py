@@ -115,6 +115,41 @@ def test_what_is_down_is_not_asked_for(world):
     assert all(np.isfinite(answer.value) for answer in answers)
 
 
+def test_a_source_of_the_model_may_be_down(world):
+    _, X, qid = world
+    rng = np.random.default_rng(1)
+    y = np.clip(np.round(X[:, 0] + X[:, 1]), 0, 4) + rng.integers(2, size=len(X))
+    method = Experts(folds=2, sources={"laboratory": ["x1", "x2"]})
+    options = {"n_weak_learners": 10, "method": method, "objective": "regression", "n_jobs": 1, "random_state": 0}
+    model = CSTCRanker(costs=PRICES, cost_weight=0.001, whole_queries=True, **options).fit(X, y, qid=qid)
+    calls = Counter()
+    with OnDemandPredictor(model, sources_of(X, ["x0", "x1", "x2", "x3"], calls)) as predictor:
+        predictor.predict_many(range(len(X)), qid=qid)
+        assert {name for name, _ in calls} >= {"x0", "x1"}
+        calls.clear()
+        predictor.predict_many(range(len(X)), qid=qid, unavailable=["laboratory"])
+    assert {name for name, _ in calls}.isdisjoint({"x1", "x2"})
+
+
+def test_names_of_made_columns_are_nobodys(world):
+    model, X, qid = world
+    sources = sources_of(X, ["x0", "x1", "x2", "x3"])
+    unknown = "unknown feature 'gap at node 0'; the model's features are 'x0', 'x1', 'x2', 'x3'"
+    with error(f"given= names an {unknown}"):
+        OnDemandPredictor(model, sources, given=["gap at node 0"])
+    with error(unknown):
+        OnDemandPredictor(model, [*sources, extractor(provides=["gap at node 0"])(lambda row: 1.0)])
+    with OnDemandPredictor(model, sources) as predictor:
+        with error(unknown):
+            predictor.predict_many(range(len(X)), qid=qid, known=[{"gap at node 0": 1.0}] * len(X))
+        names = "which is no source, item or feature of the model: 'x0', 'x1', 'x2', 'x3'"
+        for name in ("gap at node 0", "x9"):
+            with error(f"unavailable names '{name}', {names}"):
+                predictor.predict_many(range(len(X)), qid=qid, unavailable=[name])
+        with error("known is a int; it must be a mapping of feature names to values", TypeError):
+            predictor.predict_many(range(len(X)), qid=qid, known=[1] * len(X))
+
+
 def test_after_the_deadline_nothing_is_bought(world):
     model, X, qid = world
     with OnDemandPredictor(model, sources_of(X, ["x0", "x1", "x2", "x3"])) as predictor:
@@ -135,9 +170,7 @@ def test_random_models_answer_as_in_a_table():
 
         @extractor(provides=names, instant=True)
         def table(row, X=X, names=names, codes=codes):
-            return {
-                name: _raw(value, codes.get(name)) for name, value in zip(names, X[row].tolist(), strict=True)
-            }
+            return {name: _raw(value, codes.get(name)) for name, value in zip(names, X[row].tolist(), strict=True)}
 
         with OnDemandPredictor(model, [table]) as predictor:
             answers = predictor.predict_many(range(20), qid=qid)
@@ -159,13 +192,15 @@ def test_what_needs_one_row_or_no_queries_is_refused(world):
             with error("this model looks at whole queries, and one row is answered here; predict_many(rows, qid=...)"):
                 ask(0)
         with error("this model looks at whole queries, and one row is answered here; call predict_many"):
-            asyncio.run(predictor.apredict_many([0]))
+            asyncio.run(predictor.apredict_many([0], qid=[0]))
         with error("qid is missing; this model looks at whole queries: predict_many(rows, qid=...)"):
             predictor.predict_many(range(3))
         with error("budget is given, and this model looks at whole queries"):
             predictor.predict_many(range(3), qid=[0, 0, 0], budget=3)
         with error("query 0 comes back after other queries"):
             predictor.predict_many(range(3), qid=[0, 1, 0])
+        with error("ids must have one entry for each of the 3 rows; it has 1"):
+            predictor.predict_many(range(3), qid=[0, 0, 0], ids=["a"])
         with error("this model looks at whole queries, and the service answers rows one by one"):
             create_app(predictor)
 
@@ -173,5 +208,8 @@ def test_what_needs_one_row_or_no_queries_is_refused(world):
 def test_queries_of_rows_that_are_answered_alone_are_looked_at(world):
     tree = world[0].model_.tree
     predictor = OnDemandPredictor(tree, [], given=tree.schema.feature_names)
-    with predictor, error("query 0 comes back after other queries"):
-        predictor.predict_many(range(3), qid=[0, 1, 0])
+    with predictor:
+        with error("query 0 comes back after other queries"):
+            predictor.predict_many(range(3), qid=[0, 1, 0])
+        with error("query 0 comes back after other queries"):
+            asyncio.run(predictor.apredict_many(range(3), qid=[0, 1, 0]))

@@ -33,7 +33,7 @@ from .answering import COUNTINGS, Answering, check_counting
 from .coins import check_ids
 from .decisions import Decisions
 from .fallbacks import Estimates
-from .outages import columns_named, model_without
+from .outages import columns_named, knows_name, model_without
 from .pool import TreePool, add_in_order, unpack_items
 from .qids import query_numbers
 from .schema import Schema
@@ -44,7 +44,7 @@ from .training import UNKNOWN, Training
 if TYPE_CHECKING:
     from ..serving.explain import Explanation, ItemTable
 
-__all__ = ["COUNTINGS", "FittedTree", "Held", "check_budget", "check_counting", "check_limit", "least_of"]
+__all__ = ["COUNTINGS", "FittedTree", "Held", "check_budget", "check_counting", "check_limit", "in_short", "least_of"]
 
 ROW_BLOCK = 4096
 MOST_KEPT = 64  # models without some columns
@@ -150,12 +150,10 @@ class FittedTree(Answering):
         return self.shape.n_terminals
 
     def __repr__(self) -> str:
-        sizes = [(self.shape.n_nodes, "node"), (self.pool.n_learners, "learner")]
-        sizes += [(len(self.schema.feature_names), "feature"), (self.costs.n_items, "item")]
-        costs = self.terminal_costs()
-        what = ", ".join(counted(*size) for size in sizes)
+        n_features = len(self.schema.feature_names)
+        sizes = in_short(self.n_nodes, self.pool.n_learners, n_features, self.costs, self.terminal_costs())
         limit = "" if self.limit is None else f", limit {self.limit:g}"
-        return f"<FittedTree: {what}, paths cost {span(costs.min(), costs.max())}{limit}>"
+        return f"<FittedTree: {sizes}{limit}>"
 
     def _repr_html_(self) -> str:
         return sketch(self)
@@ -471,8 +469,7 @@ class FittedTree(Answering):
 
     def knows_name(self, name: str) -> bool:
         """Whether a source, an item or a feature has this name."""
-        sources = [] if self.estimates is None else self.estimates.source_names
-        return name in sources or name in self.costs.item_names or name in self.schema.feature_names
+        return knows_name(self, name)
 
     def columns_named(self, unavailable: Any) -> np.ndarray:
         """The columns that are lost with some sources, items or features, each given by its name."""
@@ -526,6 +523,12 @@ def check_beside(ids: Any, qid: Any, n: int) -> None:
         check_ids(ids, n)
     if qid is not None:
         query_numbers(qid, n)
+
+
+def in_short(n_nodes: int, n_learners: int, n_features: int, costs: ResolvedCosts, paths: np.ndarray) -> str:
+    """How large a model is, and what its paths cost."""
+    sizes = [(n_nodes, "node"), (n_learners, "learner"), (n_features, "feature"), (costs.n_items, "item")]
+    return f"{', '.join(counted(*size) for size in sizes)}, paths cost {span(paths.min(), paths.max())}"
 
 
 def least_of(budget: Any, limit: float | None) -> float | None:

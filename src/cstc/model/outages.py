@@ -18,11 +18,22 @@ from .fallbacks import UNKNOWN
 
 if TYPE_CHECKING:
     from .fitted import FittedTree
+    from .queries import QueryTree
 
-__all__ = ["columns_named", "experts_without", "model_without"]
+__all__ = ["columns_named", "experts_without", "knows_name", "model_without"]
 
 
-def columns_named(model: FittedTree, unavailable: Any) -> np.ndarray:
+def knows_name(model: FittedTree | QueryTree, name: str) -> bool:
+    """Whether a source, an item or a feature of the model has this name."""
+    return name in _names_of(model)
+
+
+def _names_of(model: FittedTree | QueryTree) -> dict[str, None]:
+    sources = [] if model.estimates is None else model.estimates.source_names
+    return dict.fromkeys([*sources, *model.costs.item_names, *model.schema.feature_names])
+
+
+def columns_named(model: FittedTree | QueryTree, unavailable: Any) -> np.ndarray:
     """The columns that are lost with some sources, items or features, each given by its name."""
     if unavailable is None:
         return np.zeros(0, dtype=int)
@@ -38,11 +49,8 @@ def columns_named(model: FittedTree, unavailable: Any) -> np.ndarray:
         if estimates is not None:
             found += [estimates.source_features[s] for s, each in enumerate(estimates.source_names) if each == name]
         if not found:
-            sources = [] if estimates is None else estimates.source_names
-            known = dict.fromkeys([*sources, *costs.item_names, *names])
-            raise ValueError(
-                f"unavailable names {name!r}, which is no source, item or feature of the model: {shorten(known)}"
-            )
+            known = shorten(_names_of(model))
+            raise ValueError(f"unavailable names {name!r}, which is no source, item or feature of the model: {known}")
         gone |= np.any(found, axis=0)
     return np.flatnonzero(gone)
 

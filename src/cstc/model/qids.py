@@ -25,7 +25,7 @@ def query_numbers(qid: Any, n: int, name: str = "qid", *, rows_of: str = "X") ->
         seen, counts = np.unique(qid[starts], return_counts=True)
     except (TypeError, ValueError):  # numbers and text have no order, nor have many other things
         kinds = " and ".join(sorted({type(value).__name__ for value in qid.tolist()}))
-        raise ValueError(f"{name} holds values of type {kinds}; give query ids all as text, or all as numbers") from None
+        raise ValueError(f"{name} holds values of type {kinds}; give all ids as text, or all as numbers") from None
     if (counts > 1).any():
         query = seen[counts > 1].tolist()[0]
         raise ValueError(f"query {query!r} comes back after other queries; sort the rows by {name}")

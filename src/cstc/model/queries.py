@@ -32,11 +32,13 @@ from .answering import Answering, check_counting
 from .coins import check_ids
 from .decisions import Decisions
 from .fallbacks import Estimates
-from .fitted import FittedTree, Walked
+from .fitted import FittedTree, Walked, in_short
+from .outages import columns_named, knows_name
 from .pool import TreePool
 from .qids import query_numbers
 from .schema import Schema
 from .shape import TreeShape
+from .sketch import sketch
 from .training import Training
 
 if TYPE_CHECKING:
@@ -218,9 +220,13 @@ class QueryTree(Answering):
     def constant(self) -> np.ndarray:
         return self.tree.constant
 
-    @property
+    @cached_property
     def estimates(self) -> Estimates | None:
-        return self.tree.estimates
+        """Of the features alone."""
+        n, known = self.n_features, self.tree.estimates
+        if known is None:
+            return None
+        return replace(known, sets=known.sets[:, :n], source_features=known.source_features[:, :n])
 
     @property
     def training(self) -> Training:
@@ -231,11 +237,12 @@ class QueryTree(Answering):
         return self.tree.shape
 
     def __repr__(self) -> str:
-        return f"<QueryTree: places by the {self.at} best of a query, {self.tree!r}>"
+        sizes = in_short(self.n_nodes, self.tree.pool.n_learners, self.n_features, self.costs, self.terminal_costs())
+        return f"<QueryTree: places by the {self.at} best of a query, {sizes}>"
 
     def _repr_html_(self) -> str:
         of = f"<p>Gates also see the place of a document among the others of its query, by the {self.at} best.</p>"
-        return of + self.tree._repr_html_()
+        return of + sketch(self.charged_tree, repr(self))
 
     @cached_property
     def terminal_learners(self) -> np.ndarray:
@@ -253,9 +260,7 @@ class QueryTree(Answering):
 
     def knows_name(self, name: str) -> bool:
         """Whether a source, an item or a feature has this name."""
-        return name in self.schema.feature_names or (
-            self.tree.knows_name(name) and name not in self.tree.schema.feature_names
-        )
+        return knows_name(self, name)
 
     @cached_property
     def charged_tree(self) -> FittedTree:
@@ -307,11 +312,7 @@ class QueryTree(Answering):
 
     def columns_named(self, unavailable: Any) -> np.ndarray:
         """The columns that are lost with some sources, items or features, each given by its name."""
-        found = self.tree.columns_named(unavailable)
-        if (found >= self.n_features).any():
-            name = self.tree.schema.feature_names[int(found.max())]
-            raise ValueError(f"unavailable names {name!r}, which is made of scores; give sources, items or features")
-        return found
+        return columns_named(self, unavailable)
 
     def without(self, columns: Any) -> QueryTree:
         """The model that answers when some columns (numbers) are not to be had; see `FittedTree.without`."""

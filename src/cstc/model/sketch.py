@@ -59,8 +59,11 @@ class Purchases:
         )
 
 
-def sketch(model: FittedTree) -> str:
-    """The tree as HTML with an inline SVG: what each node newly buys, what was paid so far, what ends cost."""
+def sketch(model: FittedTree, told: str = "") -> str:
+    """The tree as HTML with an inline SVG: what each node newly buys, what was paid so far, what ends cost.
+
+    What is `told` of it, its repr if nothing is given, stands above it and is read aloud instead of it.
+    """
     bought = Purchases.of(model)
     lines, lanes = layout(model.shape)
     names = [_by_price(model, items) for items in bought.node_items]
@@ -71,7 +74,7 @@ def sketch(model: FittedTree) -> str:
         x, y = _place(lanes[node], lines[node])
         parts += _node(model, bought, node, names[node], x, y, columns)
         parts += _terminal(model, bought, node, y, columns)
-    told = escape(repr(model).strip("<>"))
+    told = escape((told or repr(model)).strip("<>"))
     return (
         f'<div style="font-size:{LETTER}px;opacity:0.65;margin:0.4em 0">{told}</div>'
         '<div style="max-height:34em;overflow:auto">'

@@ -77,12 +77,15 @@ class CompiledExpert:
 
 
 class CompiledTree:
-    """A `FittedTree`, compiled; use `compile_tree`, which keeps what it has compiled."""
+    """A `FittedTree`, compiled; use `compile_tree`, which keeps what it has compiled.
 
-    def __init__(self, model: FittedTree) -> None:
+    The first `n_features` columns have names that sources and callers may use; further ones are made of scores.
+    """
+
+    def __init__(self, model: FittedTree, n_features: int | None = None) -> None:
         self.model = model
         self.feature_names = list(model.schema.feature_names)
-        self.index = {name: j for j, name in enumerate(self.feature_names)}
+        self.index = {name: j for j, name in enumerate(self.feature_names[:n_features])}
         self.item_names = list(model.costs.item_names)
         self.item_index = {name: r for r, name in enumerate(self.item_names)}
         self.prices = [float(price) for price in model.costs.prices]
@@ -148,7 +151,8 @@ class CompiledTree:
             node.threshold = float(model.thresholds[k])
             node.upper, node.lower = int(shape.upper[k]), int(shape.lower[k])
         needed = model.terminal_learners.any(axis=0)
-        self.features_needed = np.flatnonzero(model.learner_features[needed].any(axis=0)).tolist()
+        looked_at = model.learner_features[needed][:, : len(self.index)].any(axis=0)
+        self.features_needed = np.flatnonzero(looked_at).tolist()
 
     # -- for rows that cannot go on ----------------------------------------------------------------------------
 
@@ -321,9 +325,7 @@ class CompiledTree:
         try:
             return self.index[name]
         except (KeyError, TypeError):
-            raise ValueError(
-                f"unknown feature {name!r}; the model's features are {shorten(self.feature_names)}"
-            ) from None
+            raise ValueError(f"unknown feature {name!r}; the model's features are {shorten(self.index)}") from None
 
     def encode(self, feature: int, raw: Any) -> float:
         """The number that the model sees, NaN if it is missing or never seen; `Fault` if it cannot be one."""
@@ -452,13 +454,13 @@ def fitted_tree(model: Any) -> FittedTree:
     )
 
 
-def compile_tree(model: Any) -> CompiledTree:
-    """Compile a fitted model, once for all who ask."""
+def compile_tree(model: Any, n_features: int | None = None) -> CompiledTree:
+    """Compile a fitted model, once for all who ask; `n_features` of its columns have names for them, or all."""
     if isinstance(model, CompiledTree):
         return model
     tree = fitted_tree(model)
     compiled = tree.__dict__.get("_compiled")
     if compiled is None:
-        compiled = CompiledTree(tree)
+        compiled = CompiledTree(tree, n_features)
         object.__setattr__(tree, "_compiled", compiled)  # lives as long as the model, and does not travel with it
     return compiled

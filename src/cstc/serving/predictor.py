@@ -9,7 +9,6 @@ from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
-from ..model.coins import check_ids
 from ..model.qids import query_numbers
 from ..model.queries import QueryTree
 from ..model.unseen import OnceEach
@@ -107,7 +106,6 @@ class OnDemandPredictor:
             self._compiled = compile_model(model)
         else:
             self._compiled = self._queries.compiled
-            given = (*given, *self._queries.made_names)
         self.extractors = check_extractors(extractors)
         self._sources, self._charges = bind(self.extractors, self._compiled, given)
         self._usual_waves: dict[tuple[int, ...], dict[Source, tuple[int, ...]]] = {}
@@ -254,7 +252,7 @@ class OnDemandPredictor:
         if not hasattr(unavailable, "__iter__") or isinstance(unavailable, str | bytes):
             return unavailable  # whoever reads it says what is wrong
         provides = {each.name: each.provides for each in self.extractors}
-        of_model = self._compiled.model.knows_name
+        of_model = (self._queries or self._compiled).model.knows_name
         found: list[Any] = []
         for name in unavailable:
             is_extractor = isinstance(name, str) and name in provides and not of_model(name)
@@ -361,6 +359,7 @@ class OnDemandPredictor:
         self,
         rows: Iterable[Any],
         *,
+        qid: Any = None,
         ids: Sequence[Any] | None = None,
         known: Sequence[Mapping[str, Any] | None] | None = None,
         paid: Iterable[str] = (),
@@ -377,6 +376,8 @@ class OnDemandPredictor:
         ends = _end(began, deadline)
         self._check_open()
         rows = list(rows)
+        if qid is not None:
+            query_numbers(qid, len(rows), rows_of="the call")
         aside = self._caller.aside if len(rows) > FEW_ROWS else _at_once
         strict = self.strict if strict is None else strict
         sessions = await aside(self._sessions, rows, ids, known, paid, budget, prefetch, strict, unavailable)
@@ -402,17 +403,21 @@ class OnDemandPredictor:
         if budget is not None:
             raise ValueError("budget is given, and this model looks at whole queries: no row can be stopped by itself")
         if ids is not None:
-            check_ids(ids, len(rows))
+            _one_each("ids", ids, len(rows))
         found = [None] * len(rows) if known is None else _one_each("known", known, len(rows))
         fixed: dict[str, Any] = {
             "paid": list(paid) if not isinstance(paid, str) else paid,
             "prefetch": self.prefetch if prefetch is None else prefetch,
-            "unavailable": unavailable if unavailable == () else self._down(unavailable),
+            "strict": strict,
+            # the trees of single steps know no sources
+            "_down": self._queries.model.columns_named(self._down(unavailable)).tolist(),
+            "_charges": self._charges,
+            "_level": 0,
+            "_once": self._unseen,
         }
 
-        def begin(compiled: Any, more: Any, before: Session | None) -> Session:
-            options = {"strict": strict, "_charges": self._charges, "_level": 0, "_once": self._unseen}
-            return Session(compiled, known=more, _after=before, **fixed, **options)
+        def begin(compiled: Any, row_known: Any, before: Session | None, made: dict[int, float] | None) -> Session:
+            return Session(compiled, known=row_known, _after=before, _made=made, **fixed)
 
         def run(sessions: list[Session], places: list[int]) -> None:
             here = [rows[place] for place in places]

@@ -34,17 +34,16 @@ class QueryServing:
     Attributes
     ----------
     compiled : CompiledTree
-        What names, items and prices are looked up in.
-    made_names : list of str
-        The columns that are made of scores, which no source brings.
+        What names, items and prices are looked up in; it knows no name of a column that is made of scores.
     """
 
     def __init__(self, model: QueryTree) -> None:
         self.model = model
-        self.compiled = compile_tree(model.charged_tree)
-        self.made_names = model.tree.schema.feature_names[model.n_features :]
+        n = model.n_features
+        self.compiled = compile_tree(model.charged_tree, n)
         self._steps = [
-            (compile_tree(expert), None if gate is None else compile_tree(gate)) for expert, gate in model.wide_steps
+            (compile_tree(expert, n), None if gate is None else compile_tree(gate, n))
+            for expert, gate in model.wide_steps
         ]
 
     def answers(
@@ -57,34 +56,32 @@ class QueryServing:
     ) -> list[Answer]:
         """Answers for n rows.
 
-        `begin` makes the session of a row on a compiled tree, with what is known and the session before it; `run`
-        drives sessions of some rows to their ends.
+        `begin` makes the session of a row on a compiled tree, with the session before it or, for the first one, with
+        what is known, and with its made columns; `run` drives sessions of some rows to their ends.
         """
         query, scores = query_numbers(qid, n, rows_of="the call"), np.full(n, self.model.constant[0])
         trails: list[list[tuple[int, Session]]] = [[] for _ in range(n)]
         here, ends = list(range(n)), [-1] * n
 
-        def step(compiled: Any, node: int, also: dict[int, dict[str, float]]) -> list[tuple[int, Session]]:
+        def step(compiled: Any, node: int, made: np.ndarray | None = None) -> list[tuple[int, Session]]:
             """One session for each row that is here; those that can go on."""
-            sessions = []
+            sessions, first = [], self.model.n_features + N_MADE * node
             for row in here:
                 before = trails[row][-1][1] if trails[row] else None
-                mine = also.get(row, {}) if before is not None else {**(known[row] or {}), **also.get(row, {})}
-                sessions.append(begin(compiled, mine, before))
+                own = None if made is None else dict(enumerate(made[row].tolist(), first))
+                sessions.append(begin(compiled, known[row] if before is None else None, before, own))
                 trails[row].append((node, sessions[-1]))
             run(sessions, here)
             return [pair for pair in zip(here, sessions, strict=True) if pair[1].answer().status not in ENDS]
 
         for node, (expert, gate) in enumerate(self._steps):
-            for row, session in (scored := step(expert, node, {})):
+            for row, session in (scored := step(expert, node)):
                 scores[row], ends[row] = session.answer().margins[0], node
             here = [row for row, _ in scored]
             if gate is None or not here:
                 break
             made = made_columns(scores, query, self.model.at)
-            names = self.made_names[N_MADE * node : N_MADE * (node + 1)]
-            told = {row: dict(zip(names, made[row].tolist(), strict=True)) for row in here}
-            here = [row for row, session in step(gate, node, told) if session.answer().terminal == 1]
+            here = [row for row, session in step(gate, node, made) if session.answer().terminal == 1]
         return [self._together(trails[row], float(scores[row]), ends[row]) for row in range(n)]
 
     def _together(self, trail: list[tuple[int, Session]], score: float, node: int) -> Answer:

@@ -137,6 +137,8 @@ class Session:
         _level: float = math.inf,
         _once: OnceEach | None = None,
         _after: Session | None = None,
+        _down: Iterable[int] = (),
+        _made: Mapping[int, float] | None = None,
     ) -> None:
         compiled: Any = model if model.__class__ is CompiledTree else compile_model(model)
         self._taken = NO_MIXTURE
@@ -186,12 +188,17 @@ class Session:
                 self._take_in(f, raw)
         if known is not None:
             self._know(known)
+        if _made is not None:
+            for f, value in _made.items():
+                self._take_in(f, value)
         self._charges = compiled.feature_items if _charges is None else _charges(self._known)
         if unavailable.__class__ is not tuple or unavailable:
             gone = compiled.model.columns_named(unavailable).tolist()
             self._take_out([f for f in gone if f not in self._known])
-        if _after is not None and _after._gone:
-            self._take_out([f for f in _after._gone if f not in self._known])
+        if _after is not None:
+            _down = _after._gone
+        if _down:
+            self._take_out([f for f in _down if f not in self._known])
         self._start()
 
     def _start(self) -> None:
