@@ -56,6 +56,19 @@ def test_at_the_constant_both_losses_are_the_same_in_the_mean():
     assert order.rest == pytest.approx(1 - SHARE)
 
 
+def test_the_weight_of_a_query_is_how_often_it_is_there():
+    rng = np.random.default_rng(0)
+    best, qid, times = rng.normal(size=60), np.repeat(np.arange(6), 10), np.repeat([1, 2, 0, 3, 1, 1], 10)
+    best[qid == 2] *= 50  # weighs nothing
+    again = np.concatenate([np.flatnonzero(times > k) for k in range(3)])
+    copies = np.concatenate([qid[times > k] + 10 * k for k in range(3)])
+    weighed, repeated = order_of(best, qid, times.astype(float)), order_of(best[again], copies)
+    margins, losses = rng.normal(size=(60, 1)), rng.random(60)
+    found = weighed.mixed(losses, margins, slice(None))
+    np.testing.assert_allclose(repeated.mixed(losses[again], margins[again], slice(None)), found[again], rtol=1e-12)
+    assert not np.allclose(order_of(best, qid).mixed(losses, margins, slice(None)), found)
+
+
 def test_where_nobody_has_a_place_losses_stay_as_they_are():
     order = order_of(np.ones(6), [0, 0, 0, 1, 1, 1])
     losses = np.arange(6.0)

@@ -13,6 +13,9 @@ however far it is from its own place: nothing has to be bought for it, and gap a
 
 Stopping loses ``(1 - SHARE) * squared + SHARE * unit * order``.  The unit makes both the same in the mean where all
 documents have the constant score, so that cost weights keep theirs.
+
+The spread and the unit go by the weights of rows: a query of weight 2 counts as two queries of weight 1.  Within its
+query a document has one place, whatever its weight is.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import numpy as np
 
 from ..model.queries import made_columns
 from ..rows import Rows, Units
+from .places import spread_in_queries
 
 __all__ = ["OrderLoss", "order_losses"]
 
@@ -91,8 +95,7 @@ class OrderLoss:
     ):
         self._query = np.unique(rows.qid, return_inverse=True)[1]
         self._best, self._places, self._units = units.margins(best)[:, 0], places, units
-        means = np.bincount(self._query, self._best) / np.bincount(self._query)
-        self._smooth = SMOOTH * float(np.std(self._best - means[self._query]))
+        self._smooth = SMOOTH * spread_in_queries(self._best, rows)
         self._unit = 0.0
         if self._smooth > 0:
             lost = self._lost(np.tile(constant, (len(best), 1)), slice(None))

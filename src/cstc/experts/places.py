@@ -31,7 +31,7 @@ import numpy as np
 
 from ..rows import Rows, Units
 
-__all__ = ["Places", "worth_of_places"]
+__all__ = ["Places", "spread_in_queries", "worth_of_places"]
 
 SHARE = 0.9  # where nobody says otherwise
 ERROR = 1.0  # size of an error, in standard deviations of the scores within their queries
@@ -122,7 +122,7 @@ class Places:
     def weights(self, best: np.ndarray, rows: Rows) -> np.ndarray:
         """What errors at documents weigh, by the margins of the best expert out of fold; their mean is 1."""
         scores = self.units.margins(best)[:, 0]
-        error = ERROR * _spread(scores, rows) if self.share else 0.0
+        error = ERROR * spread_in_queries(scores, rows) if self.share else 0.0
         if not error > 0:  # or one score for all: nobody has a place
             return np.ones(len(scores))
         worth = worth_of_places(scores, rows.qid, self.at, error)
@@ -130,8 +130,8 @@ class Places:
         return 1.0 - self.share + self.share * worth / mean if mean > 0 else np.ones(len(scores))
 
 
-def _spread(scores: np.ndarray, rows: Rows) -> float:
-    """Standard deviation of scores within their queries."""
+def spread_in_queries(scores: np.ndarray, rows: Rows) -> float:
+    """Standard deviation of scores within their queries, by the weights of rows."""
     _, query = np.unique(rows.qid, return_inverse=True)
     weight = np.bincount(query, rows.weights)
     mean = np.bincount(query, rows.weights * scores) / np.where(weight > 0, weight, 1.0)
