@@ -385,7 +385,7 @@ def test_a_query_without_relevant_documents_is_left_out_of_the_score():
     assert model.score(X, grades, qid=QID) == model.score(X[others], grades[others], qid=QID[others])
     with error("no query has a relevant document"):
         model.score(X, np.zeros(N), qid=QID)
-    with error("qid is missing; a ranker needs the query of each row: qid=..."):
+    with error("qid is missing; a ranker is judged by its queries: score(X, y, qid=...), which a search of"):
         model.score(X, grades)
 
 

@@ -6,12 +6,14 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, GroupKFold
 
 import cstc
 from cstc import CSTCRanker, Exact, Experts, Frontier, Paper, QueryTree
 from cstc.experts.queries import WholeQueries, whole_queries_of
-from cstc.metrics import ndcg
+from cstc.metrics import make_cost_scorer, ndcg
 from cstc.plotting import TreeDisplay
 from cstc.report import write_report
 from cstc.serving import Session
@@ -162,6 +164,21 @@ def test_what_is_about_single_rows_refuses_them(fitted, new, tmp_path):
         cstc.predict_partitions(fitted, [X])
     with error("this model looks at whole queries, and the picture is of rows that go their way alone"):
         TreeDisplay.from_estimator(fitted, X)
+
+
+def test_a_search_of_scikit_learn_hands_queries_on(data):
+    X, y, qid = data
+    ranker = CSTCRanker(costs=PRICES, whole_queries=True, **OPTIONS | {"n_weak_learners": 5})
+    weights = {"cost_weight": [0.01, 10.0]}
+    with error("qid is missing; a ranker is judged by its queries: score(X, y, qid=...), which a search of"):
+        GridSearchCV(ranker, weights, cv=2, error_score="raise").fit(X, y, qid=qid)
+    with config_context(enable_metadata_routing=True):
+        for scoring in (None, make_cost_scorer(cost_weight=0.001).set_score_request(qid=True)):
+            asked = clone(ranker).set_fit_request(qid=True)
+            asked = asked.set_score_request(qid=True) if scoring is None else asked
+            search = GridSearchCV(asked, weights, scoring=scoring, cv=GroupKFold(2), error_score="raise")
+            assert search.fit(X, y, qid=qid, groups=qid).best_params_ == {"cost_weight": 0.01}
+            assert isinstance(search.best_estimator_.model_, QueryTree)
 
 
 # -- frontiers -----------------------------------------------------------------------------------------------------

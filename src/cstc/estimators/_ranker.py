@@ -176,6 +176,12 @@ class CSTCRanker(CSTCBase):
 
     def score(self, X, y, *, qid=None, k=None):
         """Mean NDCG@k over the queries that have a relevant document, gain ``2^grade - 1``; k is `at` if not given."""
+        if qid is None:
+            raise ValueError(
+                "qid is missing; a ranker is judged by its queries: score(X, y, qid=...), which a search of "
+                "scikit-learn hands on by metadata routing only: sklearn.set_config(enable_metadata_routing=True), and "
+                "set_fit_request(qid=True) and set_score_request(qid=True) of the ranker"
+            )
         y = self._check_y(y, reset=False)
         query = check_queries(qid, y, "qid")
         return ndcg(y, self.predict(X, qid=query), query, self.at if k is None else k)
