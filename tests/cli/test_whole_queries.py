@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,9 @@ from cli.commands import QUICK, call, rows_of
 
 COLUMNS = ["a", "b", "c"]
 FIT = ("fit", "train.csv", "--target", "grade", "--qid", "query", "--whole-queries", "--prices", "prices.csv")
+
+
+NO_BUDGET = "--budget is given, and this model looks at whole queries, where no row can be stopped by itself"
 
 
 def write(path, n_queries, seed):
@@ -75,29 +79,68 @@ def test_a_model_is_inspected_with_what_its_paths_cost(world):
     text = call("inspect", "m.cstc", "--path").stdout
     model = cstc.load("m.cstc")
     assert "queries      whole ones: gates see the place of a document, by the 5 best of its query" in text
+    n_made = 2 * (model.n_nodes - 1)
+    assert f"made         {n_made} columns of scores for that, which cost nothing and are no features" in text
+    assert "at node" not in text
+    assert re.search(r"^fallbacks +\d+ experts? for when a source is down$", text, re.MULTILINE)
     for terminal, cost in enumerate(model.terminal_costs()):
         assert f"terminal {terminal}: at most {cost:g}" in text
     document = json.loads(call("inspect", "m.cstc", "--json").stdout)
     assert document["whole_queries"] == {"at": 5}
+    assert {each["feature"] for each in document["trees"][0]["features"]} == set(COLUMNS)
     most = {path["terminal"]: path["most"] for path in document["trees"][0]["paths"]}
     assert most == dict(enumerate(model.terminal_costs().tolist()))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "message"),
+    ("arguments", "message"),
     [
-        (("predict", "m.cstc", "test.csv"), 2, "looks at whole queries; name the column with the query of each"),
-        (("evaluate", "m.cstc", "test.csv", "--target", "grade"), 2, "looks at whole queries; name the column"),
-        (("explain", "m.cstc", "test.csv", "--row", 1), 2, "looks at whole queries, and this command at one row"),
-        (("predict", "m.cstc", "test.csv", "--qid", "query", "--budget", 3), 1, "a QueryTree takes no budget"),
-        (("serve", "m.cstc"), 1, "looks at whole queries, and the service answers rows one by one"),
-        ((*FIT[:4], "--whole-queries", "-o", "n.cstc"), 2, "--whole-queries needs --qid"),
-        ((*FIT, "--method", "paper", "-o", "n.cstc"), 2, "--whole-queries is for --method experts, and"),
+        (("predict", "m.cstc", "test.csv"), "looks at whole queries; name the column with the query of each"),
+        (("evaluate", "m.cstc", "test.csv", "--target", "grade"), "looks at whole queries; name the column"),
+        (
+            ("explain", "m.cstc", "test.csv", "--row", 1),
+            "this command at rows one by one; 'cstc predict --qid COLUMN' tells the path and the purchases of each row",
+        ),
+        (
+            ("serve", "m.cstc"),
+            "this command at rows one by one; 'cstc predict --qid COLUMN' answers the rows of a table",
+        ),
+        (("predict", "m.cstc", "test.csv", "--qid", "query", "--budget", 3), NO_BUDGET),
+        (("evaluate", "m.cstc", "test.csv", "--target", "grade", "--qid", "query", "--budget", 3), NO_BUDGET),
+        ((*FIT[:4], "--whole-queries", "-o", "n.cstc"), "--whole-queries needs --qid"),
+        ((*FIT, "--method", "paper", "-o", "n.cstc"), "--whole-queries is for --method experts, and --method is paper"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(world, arguments, status, message):
-    found = call(*arguments, status=status)
+def test_what_cannot_be_is_wrong_use_and_one_sentence(world, arguments, message):
+    found = call(*arguments, status=2)
     assert message in " ".join(found.output.split())
+
+
+@pytest.mark.parametrize("method", ["paper", "exact"])
+def test_an_order_is_boosted_by_one_method_which_is_said_before_files_are_read(world, method):
+    options = ("--target", "grade", "--qid", "query", "--objective", "lambdarank", "--method", method)
+    found = call("fit", "not-there.csv", *options, "-o", "n.cstc", status=2)
+    assert f"--objective lambdarank is for --method experts, and --method is {method}" in found.output
+
+
+def test_names_of_what_is_down_are_those_of_the_table(world):
+    found = call("predict", "m.cstc", "test.csv", "--qid", "query", "--unavailable", "d", status=1)
+    assert "--unavailable names 'd', which is no source, item or feature of the model: 'a', 'b', 'c'" in found.output
+
+
+def test_places_that_count_are_those_of_the_model(world):
+    call(*FIT, "--at", 3, "--cost-weight", 0.01, "-o", "three.cstc", *QUICK)
+    judge = ("evaluate", "three.cstc", "test.csv", "--target", "grade", "--qid", "query")
+    assert "NDCG@3 " in call(*judge).stdout
+    assert "NDCG@5 " in call(*judge, "--at", 5).stdout
+
+
+def test_a_frontier_has_a_table_and_no_page(world):
+    found = call("frontier", *FIT[1:], "--n-weights", 2, "-o", "frontier", *QUICK)
+    assert "frontier: 2 models; table.csv and frontier.png show them" in found.output
+    refused = call("report", "frontier", "-o", "page.html", status=2)
+    assert "the models of frontier look at whole queries, and a page is about rows that go their way" in refused.output
+    assert not Path("page.html").exists()
 
 
 def test_the_column_of_queries_is_of_no_use_to_other_models(world):

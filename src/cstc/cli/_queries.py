@@ -10,13 +10,22 @@ from ..model.queries import QueryTree
 from ._arrow import pyarrow
 from ._errors import WrongUse
 
-__all__ = ["check_query_column", "refuse_one_row", "whole_queries"]
+__all__ = ["check_whole_queries", "refuse_one_row", "refuse_query_column", "whole_queries"]
 
 
-def check_query_column(model: Model, qid: str | None) -> None:
-    """A model of whole queries needs the column, and no other model has a use for it."""
+def check_whole_queries(model: Model, qid: str | None, budget: float | None) -> None:
+    """What a model of whole queries needs, and what it cannot do."""
     if isinstance(model, QueryTree) and qid is None:
         raise WrongUse("this model looks at whole queries; name the column with the query of each row: --qid COLUMN")
+    if isinstance(model, QueryTree) and budget is not None:
+        raise WrongUse(
+            "--budget is given, and this model looks at whole queries, where no row can be stopped by itself; leave it "
+            "out, or fit a cheaper model: cstc fit --mean-cost"
+        )
+
+
+def refuse_query_column(model: Model, qid: str | None) -> None:
+    """A model that answers row by row has no use for the column."""
     if not isinstance(model, QueryTree) and qid is not None:
         raise WrongUse("--qid is given, and this model answers row by row; leave it out")
 
@@ -24,7 +33,7 @@ def check_query_column(model: Model, qid: str | None) -> None:
 def refuse_one_row(model: Model, instead: str) -> None:
     """For commands about rows one by one."""
     if isinstance(model, QueryTree):
-        raise WrongUse(f"this model looks at whole queries, and this command at one row; {instead}")
+        raise WrongUse(f"this model looks at whole queries, and this command at rows one by one; {instead}")
 
 
 def whole_queries(blocks: Iterable[tuple[int, Any, Any]], qid: str) -> Iterator[tuple[int, Any, Any]]:

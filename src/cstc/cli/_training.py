@@ -58,6 +58,10 @@ def check_job(job: Job) -> None:
     for option, value in (("--at", job.at), ("--objective", job.objective)):
         if value is not None and job.qid is None:
             raise WrongUse(f"{option} belongs to ranking, which needs --qid, the column with the query of each row")
+    if job.objective == "lambdarank" and job.method in ("paper", "exact"):
+        raise WrongUse(
+            f"--objective lambdarank is for --method experts, and --method is {job.method}; leave one of them out"
+        )
     if job.whole_queries and job.qid is None:
         raise WrongUse("--whole-queries needs --qid, the column with the query of each row")
     if job.whole_queries and job.method in ("paper", "exact"):

@@ -22,7 +22,12 @@ __all__ = ["evaluate"]
 @table_argument("table", "TEST")
 @click.option("--target", required=True, metavar="COLUMN", help="The true answers.")
 @click.option("--qid", metavar="COLUMN", help="The query of each row, for a model that ranks.")
-@click.option("--at", type=click.IntRange(1), metavar="N", help="Places of a ranking that count; 5.")
+@click.option(
+    "--at",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Places of a ranking that count; 5, or those that a model of whole queries was fitted for.",
+)
 @answering
 @click.option(
     "--train",
@@ -61,17 +66,16 @@ def evaluate(
     from ._needed import lacking
     from ._output import check_output, write_output
     from ._plain import fit_plain
-    from ._queries import check_query_column
+    from ._queries import check_whole_queries
     from ._tables import open_table
 
     if table == train == "-":
         raise WrongUse("standard input can be read once: TEST and --train are both '-'")
     if at is not None and qid is None:
         raise WrongUse("--at belongs to a model that ranks, which needs --qid, the column with the query of each row")
-    places = 5 if at is None else at
     loaded, _ = load_named(model)
-    if isinstance(loaded, QueryTree):
-        check_query_column(loaded, qid)
+    check_whole_queries(loaded, qid, budget)
+    places = at or (loaded.at if isinstance(loaded, QueryTree) else 5)
     opened = open_table(table, reading)
     # LightGBM beside the model may look at any column
     without = lacking(loaded, unavailable, opened.names if train is None else loaded.schema.feature_names)

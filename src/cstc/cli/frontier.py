@@ -89,7 +89,8 @@ def frontier(
         for name, points in beside:
             told = ", ".join(f"{each['quality']:.4f} for {each['mean_cost']:.4g}" for each in points)
             click.echo(f"{name}: {fitted.quality_name_} {told}")
-        say(f"{output}: {len(fitted.models_)} models; 'cstc report {output} -o report.html' shows them")
+        how = "table.csv and frontier.png show" if job.whole_queries else f"'cstc report {output} -o report.html' shows"
+        say(f"{output}: {len(fitted.models_)} models; {how} them")
 
 
 def _fit(fitted: Any, rows: Any, given: dict[str, Any], overwrite: bool) -> None:

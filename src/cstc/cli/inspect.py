@@ -32,24 +32,30 @@ def inspect(model: str, paths: bool, as_json: bool) -> None:
         click.echo(json.dumps(_document(loaded, identity), indent=1, ensure_ascii=False, default=str))
         return
     click.echo("\n".join(_identity(loaded, identity)))
+    names = loaded.schema.feature_names
     if isinstance(loaded, FittedTree):
-        _show(loaded, paths)
+        _show(loaded, names, paths)
         return
     if isinstance(loaded, QueryTree):
         click.echo(f"queries      whole ones: gates see the place of a document, by the {loaded.at} best of its query")
-        _show(loaded.charged_tree, paths)
+        n_made = len(loaded.tree.schema.feature_names) - len(names)
+        click.echo(
+            f"made         {_count(n_made, 'column')} of scores for that, which cost nothing and are no features"
+        )
+        _show(loaded.charged_tree, names, paths, takes_budget=False)
         return
     part = f"{1 - loaded.share:.1%}", f"{loaded.share:.1%}"
     click.echo(f"mixture      {part[0]} of rows take the cheaper of two models, {part[1]} the other")
     click.echo(f"seed         {loaded.seed}, of the coins that are drawn from the ids of rows")
     for name, tree in zip(("cheaper", "more expensive"), loaded.trees, strict=True):
         click.echo(f"\nthe {name} model")
-        _show(tree, paths)
+        _show(tree, names, paths)
 
 
-def _show(tree: FittedTree, paths: bool) -> None:
+def _show(tree: FittedTree, names: list[str], paths: bool, takes_budget: bool = True) -> None:
+    """A tree with the features of these names, which come first among its columns."""
     ways = [_path_lines(tree)] if paths else []
-    for block in (_summary(tree), _tree(tree), *ways, _items(tree), _features(tree)):
+    for block in (_summary(tree, takes_budget), _tree(tree), *ways, _items(tree), _features(tree, names)):
         click.echo("\n".join(block))
 
 
@@ -137,10 +143,10 @@ def _document(loaded: Model, identity: FileIdentity) -> dict[str, Any]:
     if isinstance(loaded, QueryTree):
         found["whole_queries"] = {"at": loaded.at}
     trees = [loaded.charged_tree] if isinstance(loaded, QueryTree) else trees_of(loaded)
-    return found | {"trees": [_tree_document(tree) for tree in trees]}
+    return found | {"trees": [_tree_document(tree, loaded.schema.feature_names) for tree in trees]}
 
 
-def _tree_document(tree: FittedTree) -> dict[str, Any]:
+def _tree_document(tree: FittedTree, names: list[str]) -> dict[str, Any]:
     return {
         "nodes": tree.shape.n_nodes,
         "weak_learners": tree.pool.n_learners,
@@ -148,7 +154,7 @@ def _tree_document(tree: FittedTree) -> dict[str, Any]:
         "sources": [] if tree.estimates is None else list(tree.estimates.source_names),
         "paths": [path._asdict() | {"steps": [step._asdict() for step in path.steps]} for path in _paths_of(tree)],
         "items": [{"item": name, "price": price, "use": use} for name, price, use in _items_of(tree)],
-        "features": [each._asdict() for each in _features_of(tree)],
+        "features": [each._asdict() for each in _features_of(tree, names)],
     }
 
 
@@ -164,7 +170,7 @@ def _identity(tree: Model, identity: FileIdentity) -> list[str]:
     return lines + ([] if training.mean_cost is None else [f"mean cost    {training.mean_cost:g} in training"])
 
 
-def _summary(tree: FittedTree) -> list[str]:
+def _summary(tree: FittedTree, takes_budget: bool) -> list[str]:
     classes = tree.schema.classes
     kind = "numbers" if classes is None else f"{len(classes)} classes: {_few([str(name) for name in classes])}"
     full = tree.costs.full_cost
@@ -180,7 +186,8 @@ def _summary(tree: FittedTree) -> list[str]:
         lines += _errors(tree.decisions, [str(name) for name in classes])
     n_fallbacks = tree.fallback_weights.shape[1]
     if n_fallbacks:
-        lines.append(f"fallbacks    {_count(n_fallbacks, 'expert')} for when a source is down or the budget is spent")
+        when = "a source is down or the budget is spent" if takes_budget else "a source is down"
+        lines.append(f"fallbacks    {_count(n_fallbacks, 'expert')} for when {when}")
     if tree.estimates is not None:
         lines.append(f"sources      {_few(tree.estimates.source_names) or 'none'}")
     if tree.costs.evaluation:
@@ -251,11 +258,11 @@ class _Feature(NamedTuple):
     use: str
 
 
-def _features_of(tree: FittedTree) -> list[_Feature]:
+def _features_of(tree: FittedTree, names: list[str]) -> list[_Feature]:
     """The features that are used first."""
     used, by_fallbacks = features_used(tree)
     found = []
-    for j, name in enumerate(tree.schema.feature_names):
+    for j, name in enumerate(names):
         needs = [tree.costs.item_names[r] for r in np.flatnonzero(tree.costs.feature_items[j])]
         use = "used" if used[j] else BY_FALLBACKS if by_fallbacks[j] else "not used"
         categories, may_miss = tree.schema.categories.get(name), bool(tree.schema.may_miss[j])
@@ -264,9 +271,9 @@ def _features_of(tree: FittedTree) -> list[_Feature]:
     return sorted(found, key=lambda feature: order.index(feature.use))
 
 
-def _features(tree: FittedTree) -> list[str]:
+def _features(tree: FittedTree, names: list[str]) -> list[str]:
     rows = []
-    for each in _features_of(tree):
+    for each in _features_of(tree, names):
         kind = "number" if each.categories is None else f"category: {_few(each.categories)}"
         notes = ["may be missing"] * each.may_be_missing + [each.use] * (each.use != "used")
         rows.append([each.feature, f"{each.price:g}", _few(each.items), kind, ", ".join(notes)])

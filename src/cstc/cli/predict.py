@@ -47,11 +47,12 @@ def predict(
     """
     from ..progress import Progress
     from ._output import check_output, table_writer
-    from ._queries import check_query_column, whole_queries
+    from ._queries import check_whole_queries, refuse_query_column, whole_queries
     from ._tables import check_columns, model_blocks, open_table
 
     loaded, _ = load_named(model)
-    check_query_column(loaded, qid)
+    check_whole_queries(loaded, qid, budget)
+    refuse_query_column(loaded, qid)
     opened = open_table(table, reading)
     without = lacking(loaded, unavailable, opened.names)
     check_output(output, opened.source)

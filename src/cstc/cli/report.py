@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ..model.queries import QueryTree
 from ._errors import WrongUse, say
 from ._options import output, quiet, reads_tables
 from ._reading import Reading
@@ -31,6 +32,11 @@ def report(folder: str, test: str | None, output: str, quiet: bool, reading: Rea
     if output == "-":
         raise WrongUse("the page goes into a file; give its name with -o")
     saved = load_frontier(folder)
+    if any(isinstance(model, QueryTree) for model in saved.models):
+        raise WrongUse(
+            f"the models of {folder} look at whole queries, and a page is about rows that go their way alone; "
+            "table.csv and frontier.png in the folder show what they cost and how good they are"
+        )
     options: dict[str, Any] = {}
     source = None
     if test is not None:

@@ -12,6 +12,7 @@ import click
 
 from ..model.file import load_named
 from ._options import model_argument
+from ._queries import refuse_one_row
 
 __all__ = ["serve"]
 
@@ -97,6 +98,7 @@ def serve(
         raise click.ClickException(str(error)) from None
 
     tree, identity = load_named(model)
+    refuse_one_row(tree, "'cstc predict --qid COLUMN' answers the rows of a table")
     sources = [source for name in extractors for source in _find_extractors(name)]
     # without sources of its own the service asks its clients for everything
     by_client = given or (() if sources else tree.schema.feature_names)
