@@ -7,7 +7,6 @@ from typing import Any
 
 from ..model.file import Model
 from ..model.queries import QueryTree
-from ._arrow import pyarrow
 from ._errors import WrongUse
 
 __all__ = ["check_whole_queries", "refuse_one_row", "refuse_query_column", "whole_queries"]
@@ -38,6 +37,8 @@ def refuse_one_row(model: Model, instead: str) -> None:
 
 def whole_queries(blocks: Iterable[tuple[int, Any, Any]], qid: str) -> Iterator[tuple[int, Any, Any]]:
     """The same rows in blocks that end with a query; the last query of a block waits for the next one."""
+    from ._arrow import pyarrow
+
     done: set[Any] = set()
     first, held = 0, []
     for _, X, block in blocks:
