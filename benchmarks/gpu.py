@@ -13,6 +13,8 @@ paper       the paper's procedure on the device: 1,000 weak learners, 10 nodes, 
 quality     NDCG@5 of both frontiers at the same budgets, parts of what all features cost.
 memory      a device that others fill: what is said, and what a fit for one cost weight is worth then.
             Only by name, and only on a GPU.
+folds       the ensembles of one expert that each lack a fold: rows that are binned anew for each of them, against
+            rows that are binned once, those of the fold with zero weight.  Only by name.
 
 Time is that of `fit`.  The steps of a fit follow each other, and what is left over is "rest"; what ensembles take
 inside of them is summed over threads, and waiting for the device counts there.
@@ -44,16 +46,21 @@ import cstc.paper.features as paper_features
 import cstc.paper.method as paper_method
 import cstc.paper.objective as objective
 import cstc.xgboost_engine as engine
-from cstc import CSTCRanker, Experts, Frontier, Paper
+from cstc import CostModel, CSTCRanker, Experts, Frontier, Paper
+from cstc.boosting import Boosting, trees_of
+from cstc.capacity import folds_for
+from cstc.losses import SquaredLoss
 from cstc.metrics import ndcg
 from cstc.model.file import write_whole
 from cstc.on_device import check_cuda
 from cstc.paper.products import DesignOnDevice
+from cstc.rows import Rows, folds_of
 from scale_parts import cost_weights, prices, rows, run_data
 from scale_watch import keep, kept, say
 
 PARTS = ("frontier", "cores", "paper", "quality")
-BY_NAME = ("memory",)
+BY_NAME = ("memory", "folds")
+WIDTHS = (519, 50)  # columns of an expert
 DEPTH = 4
 SHARES = (0.05, 0.1, 0.25, 0.5)  # of what all features cost
 PACKAGES = ("cstc", "numpy", "scipy", "scikit-learn", "lightgbm", "xgboost", "xgboost-cpu", "cupy-cuda12x")
@@ -289,12 +296,71 @@ def held_to(cupy: Any, options: argparse.Namespace, train: Any, what: str, left:
     return result | {"warnings": sorted({str(each.message) for each in said})}
 
 
+def run_folds(options: argparse.Namespace) -> dict[str, Any]:
+    """No ensemble stops early, so that both ways grow as many trees; the second time counts."""
+    train = rows(options.work, "train")
+    n, names = len(train.y), [f"x{j}" for j in range(train.X.shape[1])]
+    known = Rows(train.X, (train.y - train.y.mean()) / train.y.std(), np.ones(n), train.qid)
+    boosting = Boosting(
+        SquaredLoss(),
+        CostModel(np.ones(len(names))).resolve(names),
+        n_rounds=options.rounds,
+        depth=DEPTH,
+        learning_rate=0.1,
+        early_stopping=None,
+        n_jobs=options.threads,
+        engine="xgboost",
+        device=options.device,
+        **experts_method.REGULARISED,
+    ).starting_at(known)
+    n_folds = folds_for(n)
+    folds = folds_of(known, n_folds, 0, by_class=False)
+    matrix = engine.Matrix.of(boosting, known)
+    found = {}
+    for width in WIDTHS:
+        columns = np.sort(np.random.default_rng(0).choice(len(names), min(width, len(names)), replace=False))
+        ways = {"anew": folds_anew, "zero weights": folds_by_weights}
+        for way, grow in ways.items():
+            for _ in range(2):
+                started = time.perf_counter()
+                grown = grow(engine.XGBinned(boosting, known, columns, matrix), folds, n_folds)
+                seconds = time.perf_counter() - started
+            heard = np.zeros(n)
+            for fold, ensemble in enumerate(grown):
+                pool, weights = trees_of(ensemble, 1)
+                out = folds == fold
+                heard[out] = (pool.transform(known.X[out][:, columns]) @ weights)[:, 0] + boosting.constant[0]
+            risk = float(np.mean((heard - known.y) ** 2))
+            found[f"{len(columns)} columns, {way}"] = {"seconds": seconds, "risk": risk}
+            say(f"{len(columns)} columns, {way}: {seconds:.2f} s, risk out of fold {risk:.4f}")
+    return {"rows": n, "n_folds": n_folds, "threads": options.threads, "ways": found}
+
+
+def folds_anew(binned: Any, folds: np.ndarray, n_folds: int) -> list[Any]:
+    """As `XGBinned` does it."""
+    return [binned.boost_without(folds == fold) for fold in range(n_folds)]
+
+
+def folds_by_weights(binned: Any, folds: np.ndarray, n_folds: int) -> list[Any]:
+    """All rows are binned once; those of the fold weigh nothing."""
+    boosting, rows = binned.boosting, binned.rows
+    data, grown = binned._bin(None), []
+    for fold in range(n_folds):
+        out = folds == fold
+        data.set_info(weight=np.where(out, 0.0, rows.weights))
+        parameters = engine._parameters(boosting, int((~out).sum()))
+        ensemble = engine.Ensemble(parameters, data, None, binned._matrix, binned.columns, 1)
+        grown.append(ensemble.grow(boosting.n_rounds, None, boosting.progress))
+    return grown
+
+
 RUN = {
     "frontier": run_frontier,
     "cores": run_cores,
     "paper": run_paper,
     "quality": run_quality,
     "memory": run_memory,
+    "folds": run_folds,
 }
 
 
@@ -330,6 +396,11 @@ def report(options: argparse.Namespace) -> str:
             lines += [f"| {point['cost']:.1f} | {point['ndcg']:.4f} |" for point in each["points"]] + [""]
         if part == "memory":
             lines += memory_table(each)
+        if part == "folds":
+            lines += [f"{each['rows']:,} rows, {each['n_folds']} ensembles that each lack a fold.", ""]
+            lines += ["| rows | seconds | squared error out of fold |", "|---|---|---|"]
+            lines += [f"| {way} | {own['seconds']:.2f} | {own['risk']:.4f} |" for way, own in each["ways"].items()]
+            lines.append("")
         if part == "quality":
             lines += ["| part of the full cost | device: NDCG@5 (cost) | cores: NDCG@5 (cost) | difference |"]
             lines += ["|---|---|---|---|"]

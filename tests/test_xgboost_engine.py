@@ -1,10 +1,12 @@
 """Ensembles by XGBoost: the same face as LightGBM's, flat trees that answer as XGBoost does, and what goes wrong."""
 
+import gc
 import re
 import subprocess
 import sys
 import threading
 import warnings
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
@@ -150,8 +152,7 @@ def test_a_leaf_holds_enough_rows_and_a_small_sample_can_be_split(n, least):
 def test_seed_gives_the_same_trees_twice_and_others_give_others():
     boosting, rows = problem(random_state=3, feature_fraction=0.5, row_fraction=0.5)
     one, two, other = (
-        margins_of(each, grow(each, rows), rows.X)
-        for each in (boosting, boosting, replace(boosting, random_state=4))
+        margins_of(each, grow(each, rows), rows.X) for each in (boosting, boosting, replace(boosting, random_state=4))
     )
     np.testing.assert_array_equal(one, two)
     assert not np.allclose(one, other)
@@ -442,6 +443,47 @@ def test_two_that_find_the_device_full_are_both_tried_again():
         assert grow_both() == ["grown", "grown"]
 
 
+def test_bins_of_gates_leave_the_device_with_the_matrix():
+    boosting, rows = problem("squared")
+    matrix = engine.Matrix(rows.X, (CODED,), "cpu")
+    gate = engine.XGRegression(boosting, rows, np.arange(N), ALL, matrix)
+    first = gate.fit(rows.y).flatten(3)
+    assert gate.keeps_bins
+    assert matrix.takes_room
+
+    def grow():
+        if matrix.takes_room:
+            raise xgboost.core.XGBoostError("out of memory")
+        return "grown"
+
+    assert engine._in_its_memory(grow, matrix, N, 5) == "grown"
+    assert not gate.keeps_bins
+    again = gate.fit(rows.y).flatten(3)  # they are made anew
+    np.testing.assert_array_equal(again.threshold, first.threshold)
+    np.testing.assert_array_equal(again.value, first.value)
+
+
+def test_nothing_stays_on_the_device_after_a_fit(monkeypatch):
+    """Nor waits for the collector of cycles, which knows nothing of a GPU."""
+    matrices, start = [], engine.Matrix.__init__
+
+    def watched(self, *given):
+        start(self, *given)
+        matrices.append(weakref.ref(self))
+
+    monkeypatch.setattr(engine.Matrix, "__init__", watched)
+    options = {"costs": np.arange(1.0, 6.0), "cost_weight": 0.01, "random_state": 0, "n_jobs": 1}
+    gc.collect()
+    gc.disable()
+    try:
+        model = CSTCRegressor(method=Experts(engine="xgboost"), n_weak_learners=5, **options).fit(X, Y)
+    finally:
+        gc.enable()
+    assert model.model_.n_nodes >= 1
+    assert matrices
+    assert all(matrix() is None for matrix in matrices)
+
+
 def _fail():
     raise xgboost.core.XGBoostError("something else")
 
@@ -497,15 +539,32 @@ def test_a_gpu_that_is_full(monkeypatch):
     fit(MemoryError, "the GPU has no memory left even for one small tree; other programs hold it", device="cuda")
 
 
-def test_a_library_that_finds_a_gpu_full_can_use_it(monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("cupy", MemoryError("out of memory allocating 512 bytes")),
+        ("torch", RuntimeError("CUDA out of memory. Tried to allocate 2.00 MiB.")),
+    ],
+)
+def test_a_library_that_finds_a_gpu_full_can_use_it(monkeypatch, name, error):
     """So that what needs the room says how much."""
 
     def put(values):
-        raise MemoryError("out of memory allocating 512 bytes")
+        raise error
+
+    for library in ("cupy", "torch"):
+        there = SimpleNamespace(__name__=library, asarray=put, from_numpy=put) if library == name else None
+        monkeypatch.setitem(sys.modules, library, there)
+    assert device_module.arrays_on("cuda").name == name
+
+
+def test_a_library_that_cannot_use_the_gpu_is_passed_over(monkeypatch):
+    def put(values):
+        raise RuntimeError("CUDA driver version is insufficient for CUDA runtime version")
 
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(__name__="cupy", asarray=put))
-    found = device_module.arrays_on("cuda")
-    assert found.name == "cupy"
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert device_module.arrays_on("cuda") is None
 
 
 @pytest.mark.parametrize(

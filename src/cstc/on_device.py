@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import json
+import sys
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,9 @@ import numpy as np
 __all__ = ["DEVICES", "Arrays", "TorchArrays", "arrays_on", "check_cuda", "is_about_memory", "load_xgboost"]
 
 DEVICES = ("cpu", "cuda")
-DRIVER = "libcuda.so.1"
+DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 INSTALL = "install it with: pip install 'cstc[gpu]'"
-#: XGBoost has one kind of error for all; so these are looked for in what it says.
+#: XGBoost has one kind of error for all, and PyTorch one of its own; so these are looked for in what they say.
 SIGNS_OF_MEMORY = ("out of memory", "memory allocation", "memoryallocation", "bad_alloc", "unable to allocate")
 
 
@@ -63,9 +64,9 @@ def check_cuda() -> None:
 
 
 def is_about_memory(error: Exception) -> bool:
-    """Whether an error of XGBoost says that there is too little."""
+    """Whether an error of XGBoost, CuPy or PyTorch says that there is too little."""
     said = str(error).lower()
-    return any(sign in said for sign in SIGNS_OF_MEMORY)
+    return isinstance(error, MemoryError) or any(sign in said for sign in SIGNS_OF_MEMORY)
 
 
 def _driver_problem() -> str:
@@ -144,11 +145,13 @@ def arrays_on(device: str) -> Arrays | None:
     for name in ("cupy", "torch") if device == "cuda" else ():
         try:
             module = importlib.import_module(name)
-            found = Arrays(module) if name == "cupy" else TorchArrays(module, "cuda")
-            found.put(np.zeros(1))
-            return found
-        except MemoryError:  # it can use it, and it is full
-            return found
         except Exception:  # not installed, or for another version of CUDA
             continue
+        found = Arrays(module) if name == "cupy" else TorchArrays(module, "cuda")
+        try:
+            found.put(np.zeros(1))
+        except Exception as error:
+            if not is_about_memory(error):
+                continue
+        return found  # maybe on a GPU that is full: what is put there will say so
     return None

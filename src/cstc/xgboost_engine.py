@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -73,6 +74,7 @@ class Matrix:
         self.may_miss = missing_columns(X)
         self.n_categories = {int(column): _n_codes(column_at(X, column)) for column in categorical}
         self._there: Any = None
+        self._regressions: weakref.WeakSet[XGRegression] = weakref.WeakSet()
         if arrays is not None:
             self._put(arrays)
 
@@ -102,13 +104,19 @@ class Matrix:
         warnings.warn(f"{why}: the columns of each ensemble are sent there anew, which takes longer", stacklevel=4)
 
     @property
-    def is_there(self) -> bool:
-        """Whether it lies on the device."""
-        return self._there is not None
+    def takes_room(self) -> bool:
+        """Whether it lies on the device, or bins of it that are kept."""
+        return self._there is not None or any(each.keeps_bins for each in self._regressions)
+
+    def lends_to(self, regression: XGRegression) -> None:
+        """Know who keeps bins of it."""
+        self._regressions.add(regression)
 
     def leave_the_device(self) -> None:
         """Make room on it."""
-        was_there, self._there = self.is_there, None
+        for each in list(self._regressions):
+            each.let_go()
+        was_there, self._there = self._there is not None, None
         if was_there and self._arrays is not None:
             self._arrays.release()
             self._warn("the GPU has too little room left")
@@ -212,9 +220,7 @@ class Ensemble:
 
     def flatten(self, n_rounds: int) -> TreePool:
         """The trees of the first rounds."""
-        pool = flatten_xgboost(
-            self._booster, n_rounds, may_miss=self._may_miss, n_categories=self._n_categories
-        )
+        pool = flatten_xgboost(self._booster, n_rounds, may_miss=self._may_miss, n_categories=self._n_categories)
         if self._added is None:
             return with_values_of_stumps(pool, self._n_outputs)
         first = (pool.owners == 0) & (pool.feature < 0)
@@ -337,11 +343,11 @@ def _data(
 
 def _in_its_memory(grow: Any, matrix: Matrix, n_rows: int, n_columns: int) -> Any:
     """What `grow` returns; where a GPU has too little room, once more with less on it, or a sentence."""
-    was_there = matrix.is_there
+    took_room = matrix.takes_room
     try:
         return _told_of_memory(grow)
     except MemoryError as error:
-        if not was_there:
+        if not took_room:
             raise _too_little(n_rows, n_columns) from error
         matrix.leave_the_device()  # unless another thread has made room in the meantime
     try:
@@ -403,18 +409,28 @@ class XGRegression:
         least = max(5, min(100, len(rows) // 60))
         self._parameters = _common(boosting) | GATE | {"min_child_weight": least}
         self._binned: Any = None
+        self._matrix.lends_to(self)
+
+    @property
+    def keeps_bins(self) -> bool:
+        return self._binned is not None
+
+    def let_go(self) -> None:
+        """Of the bins; the next target has them made again."""
+        self._binned = None
 
     def fit(self, target: np.ndarray) -> Ensemble:
         mean = float(np.average(target, weights=self._weights))
 
         def grow() -> Ensemble:
             with _on(self._boosting.device):
-                if self._binned is None:
+                binned = self._binned  # which another thread may let go
+                if binned is None:
                     start, cells = np.zeros((len(target), 1)), self._matrix.cells(self.columns, self._at)
-                    self._binned = _data(self._boosting, cells, target - mean, self._weights, start)
+                    binned = self._binned = _data(self._boosting, cells, target - mean, self._weights, start)
                 else:
-                    self._binned.set_info(label=target - mean)
-            found = Ensemble(self._parameters, self._binned, None, self._matrix, self.columns, added=mean)
+                    binned.set_info(label=target - mean)
+            found = Ensemble(self._parameters, binned, None, self._matrix, self.columns, added=mean)
             return found.grow(GATE_ROUNDS, None, self._boosting.progress)
 
         return _in_its_memory(grow, self._matrix, len(target), len(self.columns))

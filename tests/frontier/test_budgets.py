@@ -128,7 +128,7 @@ def test_the_picture_marks_what_best_gives(frontier):
         display = frontier.plot(**asked)
         assert display.chosen is not None
         cost, quality = display.chosen
-        assert cost <= 20.0
+        assert cost <= max(asked.values())
         assert quality <= 1.0
     with error("give one of mean_cost=, p95_cost=, max_cost= and quality="):
         frontier.plot(p95_cost=3, max_cost=3)

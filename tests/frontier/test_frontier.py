@@ -92,9 +92,9 @@ def test_range_goes_from_free_to_full(fitted, task):
     assert 0.0 in weights
     assert frontier.table_[0]["max_cost"] == 0.0
     assert frontier.models_[0].predict_cost(X_val).max() == 0.0
-    # a smaller weight would buy no more: what only the full model buys is worth nothing
+    # a smaller weight would buy little more: what only the full model buys is worth nothing
     paid = tried.column("mean_cost")[weights > 0]
-    assert paid[weights[weights > 0].argmin()] > 0.9 * paid.max()
+    assert paid[weights[weights > 0].argmin()] > 0.75 * paid.max()  # gates stop other rows in the other order
     assert len({row["mean_cost"] for row in tried}) >= 6  # few fits are spent where nothing changes
 
 

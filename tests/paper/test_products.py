@@ -114,6 +114,31 @@ def test_too_little_memory_is_one_sentence():
         DesignOnDevice(phi(), Small(np))
 
 
+class Crowded(Arrays):
+    """A device that others fill after the codes lie there; its library has an error of its own, as PyTorch has."""
+
+    def __init__(self, module, n_puts):
+        super().__init__(module)
+        self.left = n_puts
+
+    def put(self, values):
+        self.left -= 1
+        if self.left < 0:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        return super().put(values)
+
+
+@pytest.mark.parametrize("n_puts", [0, 2, 3])
+def test_a_device_that_fills_up_later_is_the_same_sentence(n_puts):
+    expected = f"{N} rows and {T} weak learners need about 0.0 GiB on the GPU, and 0.0 are free; take a smaller"
+    for product in (lambda design: design.matmul(np.ones(T)), lambda design: design.rmatmul(np.ones(N))):
+        with pytest.raises(MemoryError, match=re.escape(expected)):
+            product(DesignOnDevice(phi(), Crowded(np, n_puts)))
+    broken = DesignOnDevice(phi(), Arrays(np))
+    with pytest.raises(ValueError, match="matmul"):  # what is something else stays what it is
+        broken.matmul(np.ones(T + 1))
+
+
 def test_neither_library_is_one_sentence(monkeypatch):
     monkeypatch.setattr(products, "arrays_on", lambda device: None)
     with pytest.raises(ImportError, match=re.escape("method=Paper() with device='cuda' needs CuPy or PyTorch")):

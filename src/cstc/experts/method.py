@@ -150,9 +150,7 @@ class Experts(Method):
         judges = Rows(None, problem.rows.y[at], problem.rows.weights[at])
         return Preview(judges, paid, lambda: self._build(problem, candidates, taken, sources))
 
-    def _build(
-        self, problem: Problem, candidates: Sequence[Candidate], taken: Candidate, sources: Sources
-    ) -> Trained:
+    def _build(self, problem: Problem, candidates: Sequence[Candidate], taken: Candidate, sources: Sources) -> Trained:
         family, units = problem.shared["family"]
         nodes = taken.nodes(problem.costs)
         scores = scores_of(nodes.experts, problem.boosting)
@@ -228,7 +226,8 @@ class Experts(Method):
         places = None if problem.ranking is None else Places(problem.ranking.at, units, placed)
         objective = _objective(problem, rows)
         seen = None if problem.whole_queries is None else WholeQueries(problem.whole_queries, units.scale)
-        grower = ChainGrower(rows, boosting, folds, half, problem.report, stakes, rows.more, places, objective, seen)
+        say = problem.progress.say  # not of the problem, which keeps what is grown: that would be a cycle
+        grower = ChainGrower(rows, boosting, folds, half, say, stakes, rows.more, places, objective, seen)
         grown = grower.grow(np.arange(n), np.arange(rows.X.shape[1]), costs.prices == 0)
         constant = np.tile(boosting.constant, (n, 1))
         unit, boosted_unit = (costs.unit_of_weight(risk(constant)) for risk in (grower.lost, grower.risk))

@@ -13,11 +13,13 @@ in for a GPU.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from ..on_device import Arrays, arrays_on
+from ..on_device import Arrays, arrays_on, is_about_memory
 from .codes import LeafCodes
 from .objective import Design
 
@@ -46,32 +48,45 @@ class DesignOnDevice(Design):
         self._arrays = arrays
         step = max(1, cells // max(1, self.n_learners))
         self._rows = [slice(start, start + step) for start in range(0, self.n_rows, step)]
-        self._check_room(phi, cells)
+        self._needed, free = phi.codes.nbytes + 3 * 8 * min(cells, phi.codes.size), arrays.free()
+        if free is not None and self._needed > free:
+            raise self._too_little(free)
         values = phi.values.astype(np.float64)
-        self._codes, self._values = arrays.put(phi.codes), arrays.put(values.ravel())
-        self._starts = arrays.put(np.arange(self.n_learners, dtype=np.int64) * values.shape[1])
+        with self._told_of_memory():
+            self._codes, self._values = arrays.put(phi.codes), arrays.put(values.ravel())
+            self._starts = arrays.put(np.arange(self.n_learners, dtype=np.int64) * values.shape[1])
 
-    def _check_room(self, phi: LeafCodes, cells: int) -> None:
-        needed, free = phi.codes.nbytes + 3 * 8 * min(cells, phi.codes.size), self._arrays.free()
-        if free is not None and needed > free:
-            raise MemoryError(
-                f"{self.n_rows} rows and {self.n_learners} weak learners need about {needed / GIB:.1f} GiB on the GPU, "
-                f"and {free / GIB:.1f} are free; take a smaller n_weak_learners, fewer rows, or device='cpu'"
-            )
+    def _too_little(self, free: int) -> MemoryError:
+        return MemoryError(
+            f"{self.n_rows} rows and {self.n_learners} weak learners need about {self._needed / GIB:.1f} GiB on the "
+            f"GPU, and {free / GIB:.1f} are free; take a smaller n_weak_learners, fewer rows, or device='cpu'"
+        )
+
+    @contextlib.contextmanager
+    def _told_of_memory(self) -> Iterator[None]:
+        """One sentence where others take the room while this computes, whatever the library calls that."""
+        try:
+            yield
+        except Exception as error:
+            if not is_about_memory(error):
+                raise
+            raise self._too_little(self._arrays.free() or 0) from error
 
     def _block(self, rows: slice) -> Any:
         return self._values.take(self._arrays.whole(self._codes[rows]) + self._starts)
 
     def matmul(self, weights: np.ndarray) -> np.ndarray:
-        there = self._arrays.put(np.ascontiguousarray(weights, dtype=np.float64))
         found = np.empty((self.n_rows, *weights.shape[1:]))
-        for rows in self._rows:
-            found[rows] = self._arrays.get(self._block(rows) @ there)
+        with self._told_of_memory():
+            there = self._arrays.put(np.ascontiguousarray(weights, dtype=np.float64))
+            for rows in self._rows:
+                found[rows] = self._arrays.get(self._block(rows) @ there)
         return found
 
     def rmatmul(self, margins: np.ndarray) -> np.ndarray:
-        there = self._arrays.put(np.ascontiguousarray(margins, dtype=np.float64))
         found = np.zeros((self.n_learners, *margins.shape[1:]))
-        for rows in self._rows:
-            found += self._arrays.get(self._block(rows).T @ there[rows])
+        with self._told_of_memory():
+            there = self._arrays.put(np.ascontiguousarray(margins, dtype=np.float64))
+            for rows in self._rows:
+                found += self._arrays.get(self._block(rows).T @ there[rows])
         return found
