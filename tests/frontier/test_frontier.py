@@ -815,6 +815,16 @@ print("ready", flush=True)
 Frontier(estimator, n_weights=8, checkpoint=sys.argv[1]).fit(X[:300], y[:300], X_val=X[300:], y_val=y[300:])
 """
 
+SLOWLY = """
+import sys, time
+from cstc import Experts
+preview = Experts.preview
+def slowly(self, problem):
+    time.sleep(float(sys.argv[2]))
+    return preview(self, problem)
+Experts.preview = slowly
+"""
+
 
 @pytest.mark.skipif(os.name != "posix", reason="kill -9")
 def test_killed_five_times(tmp_path):
@@ -849,10 +859,10 @@ def test_interrupted_and_called_again(tmp_path):
     estimator = CSTCRegressor(costs=PRICES, **QUICK | {"n_weak_learners": 100})
     frontier = Frontier(estimator, n_weights=8)
     undisturbed = clone(frontier).fit(X[:300], y[:300], **rows)
-    script = SCRIPT.replace("n_weak_learners=10", "n_weak_learners=100")
-    for attempt in range(5):  # on busy cores the fit may end before the signal is there
+    script = SLOWLY + SCRIPT.replace("n_weak_learners=10", "n_weak_learners=100")
+    for attempt in range(5):  # on busy cores the fit may end before the signal is there, so it takes longer and longer
         folder = tmp_path / str(attempt)
-        command = [sys.executable, "-c", script, str(folder)]
+        command = [sys.executable, "-c", script, str(folder), str(0.1 * attempt)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             assert process.stdout.readline() == "ready\n"
             while process.poll() is None and len(list(folder.glob("model-*.json"))) < 2:
