@@ -463,6 +463,24 @@ def test_bins_of_gates_leave_the_device_with_the_matrix():
     np.testing.assert_array_equal(again.value, first.value)
 
 
+def test_who_keeps_bins_may_change_while_others_look():
+    """Gates of several stages are learned side by side."""
+    boosting, rows = problem("squared")
+    matrix = engine.Matrix(rows.X, (CODED,), "cpu")
+    kept = []
+
+    def borrow():
+        for _ in range(2000):
+            kept.append(engine.XGRegression(boosting, rows, np.arange(N), ALL, matrix))
+
+    with ThreadPoolExecutor(1) as threads:
+        borrowing = threads.submit(borrow)
+        while not borrowing.done():
+            assert not matrix.takes_room
+        borrowing.result()
+    assert len(kept) == 2000
+
+
 def test_nothing_stays_on_the_device_after_a_fit(monkeypatch):
     """Nor waits for the collector of cycles, which knows nothing of a GPU."""
     matrices, start = [], engine.Matrix.__init__

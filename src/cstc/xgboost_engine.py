@@ -75,6 +75,7 @@ class Matrix:
         self.n_categories = {int(column): _n_codes(column_at(X, column)) for column in categorical}
         self._there: Any = None
         self._regressions: weakref.WeakSet[XGRegression] = weakref.WeakSet()
+        self._lock = threading.Lock()  # gates of several stages are learned side by side
         if arrays is not None:
             self._put(arrays)
 
@@ -106,15 +107,20 @@ class Matrix:
     @property
     def takes_room(self) -> bool:
         """Whether it lies on the device, or bins of it that are kept."""
-        return self._there is not None or any(each.keeps_bins for each in self._regressions)
+        return self._there is not None or any(each.keeps_bins for each in self._borrowers())
 
     def lends_to(self, regression: XGRegression) -> None:
         """Know who keeps bins of it."""
-        self._regressions.add(regression)
+        with self._lock:
+            self._regressions.add(regression)
+
+    def _borrowers(self) -> list[XGRegression]:
+        with self._lock:
+            return list(self._regressions)
 
     def leave_the_device(self) -> None:
         """Make room on it."""
-        for each in list(self._regressions):
+        for each in self._borrowers():
             each.let_go()
         was_there, self._there = self._there is not None, None
         if was_there and self._arrays is not None:
