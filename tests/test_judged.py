@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cstc.experts import method, purchases
+from cstc.experts import chain, purchases
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
@@ -28,10 +28,10 @@ def test_a_set_has_no_say_in_what_it_is_judged_by(judged):
 
 
 def test_constants_are_varied_wherever_they_were_taken_and_come_back(judged):
-    before = purchases.MOST_STAGES
-    with judged.varied({"MOST_STAGES": 3}):
-        assert purchases.MOST_STAGES == method.MOST_STAGES == 3
-    assert purchases.MOST_STAGES == method.MOST_STAGES == before
+    before = purchases.FIRST_STAGES
+    with judged.varied({"FIRST_STAGES": 3}):
+        assert purchases.FIRST_STAGES == chain.FIRST_STAGES == 3
+    assert purchases.FIRST_STAGES == chain.FIRST_STAGES == before
     with pytest.raises(ValueError, match="no module of cstc has a constant ANY"), judged.varied({"ANY": 1}):
         pass
 

@@ -13,7 +13,7 @@ import difflib
 import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
@@ -121,6 +121,10 @@ class ResolvedCosts:
     def at_hand(self, items: np.ndarray) -> np.ndarray:
         """The columns that can be had when the items, bool (n_items,), are paid for."""
         return np.flatnonzero(~(self.feature_items & ~items).any(axis=1))
+
+    def left_to_pay(self, paid: np.ndarray, columns: np.ndarray) -> ResolvedCosts:
+        """The bill of some columns alone, for those who have paid some items (bool)."""
+        return replace(self, prices=np.where(paid, 0.0, self.prices), feature_items=self.feature_items[columns])
 
     @property
     def feature_prices(self) -> np.ndarray:

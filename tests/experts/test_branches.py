@@ -83,18 +83,33 @@ def test_what_groups_lose_is_tried_on_the_other_half():
     """Each group buys its own column, and its label is 2 * that column, the kind, and noise of 0.1."""
     grower = grower_of()
     needs, parted = parted_of(grower)
-    assert 0.1**2 < tried(grower, needs, parted) - parted.cost_weight * 10.5 < 0.2  # of a variance of 5
+    lost = tried(grower, needs, parted, parted.cost_weight) - parted.cost_weight * 10.5
+    assert 0.1**2 < lost < 0.2  # of a variance of 5
     # labels that nobody can learn: what is tried on rows that did not teach is no better than their mean
     rng = np.random.default_rng(0)
     noisy = replace(needs, rows=replace(needs.rows, y=rng.normal(size=N)))
-    assert tried(grower, noisy, parted) > 0.95 + parted.cost_weight * 10.5
+    assert tried(grower, noisy, parted, parted.cost_weight) > 0.95 + parted.cost_weight * 10.5
+
+
+def test_a_group_buys_one_of_those_that_repeat_each_other():
+    """By its attributions, nobody needs any of them; a group that is tried buys what pays for it as a whole."""
+    grower = grower_of()
+    needs, parted = parted_of(grower)
+    repeated = replace(needs, lost=0.2 * needs.lost)  # as if four more columns had their share of it
+    for factor in (1.0, 40.0):
+        cost_weight = factor * parted.cost_weight
+        assert tried(grower, repeated, parted, cost_weight) - cost_weight * 10.5 < 0.2
+    # at a price above all that is to be gained, nothing but the splits is bought
+    variance = [np.var(needs.rows.y[needs.rows.X[:, 0] == kind]) for kind in range(4)]
+    lost = tried(grower, needs, parted, 10.0) - 10.0 * 0.5
+    assert lost == pytest.approx(np.mean(variance), rel=0.1)
 
 
 def test_a_group_in_one_half_is_not_judged():
     grower = grower_of()
     needs, parted = parted_of(grower)
     apart = replace(needs, half=needs.rows.X[:, 0] > 1.5)
-    assert np.isfinite(tried(grower, apart, parted))
+    assert np.isfinite(tried(grower, apart, parted, parted.cost_weight))
 
 
 @pytest.mark.parametrize("evaluation", [0.0, 0.001])

@@ -1,11 +1,14 @@
 """Chains: what stopping at each stage is expected to lose and costs, for all rows and for groups of them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from cstc.boosting import GATE_ROUNDS
+from cstc.experts import purchases
 from cstc.experts.chain import HASTE, OTHERS, ChainGrower, gate_members
-from cstc.experts.expert import constant_expert
+from cstc.experts.expert import constant_expert, grow_experts
 from cstc.losses import LogisticLoss
 from experts.cases import PRICES, boosting, dear_for_some, make_chain, resolved, rows_of
 
@@ -118,7 +121,7 @@ def test_experts_on_the_same_columns_are_grown_once():
             assert by_columns.setdefault(tuple(stage.columns), expert) is expert
     assert by_columns[tuple(ALL)] is grown.everything
     assert grower.n_grown == len(by_columns)
-    assert f"{len(by_columns)} experts on up to {len(ALL)} features" in told
+    assert f"experts on up to {len(ALL)} features" in told
 
 
 def test_where_trees_have_a_price_stages_may_stop_with_few_large_steps():
@@ -131,6 +134,45 @@ def test_where_trees_have_a_price_stages_may_stop_with_few_large_steps():
         trees = [number for number in trees if number]
         assert set(trees[::2]) == {max(1, 10 // HASTE)}
         assert set(trees[1::2]) == {10}
+
+
+def test_stages_lie_close_where_experts_differ():
+    """Of forty features at 1 each, the eleventh to the fifteenth tell everything."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 40))
+    y = X[:, 10:15].sum(axis=1)
+    prices = np.full(40, 1.0)
+    prices[:10] = 0.01
+    X[:, :10] += 0.05 * y[:, None]  # cheap, and good enough to come first
+    costs = resolved(prices)
+    model = boosting(costs, n_rounds=10)
+    grower = ChainGrower(rows_of(X, y), model, np.arange(N) % 3, np.arange(N) % 2 == 0, lambda text: None)
+    chain = grower.grow(np.arange(N), np.arange(40), free(costs)).chains[0]
+    order = purchases.orders_of(model, grower.rows, np.arange(40), free(costs), float(np.mean(y**2)))[0]
+    first = {order.steps[step].columns.tobytes() for step in order.cut(purchases.FIRST_STAGES)}
+    added = [stage for stage in chain.stages if stage.columns.tobytes() not in first]
+    assert 0 < len(added) <= sum(purchases.FINER)
+    assert len(chain.stages) == len(first) + len(added)
+    lost = {stage.price: grower.risk(expert.margins) for stage, expert in zip(chain.stages, chain.experts, strict=True)}
+    ends = [stage.price for stage in chain.stages if stage.columns.tobytes() in first]
+    for stage in added:  # between two of the first stages, of which the cheaper one loses much more
+        at = np.searchsorted(ends, stage.price)
+        assert lost[ends[at - 1]] - lost[ends[at]] > 0.05 * (max(lost.values()) - min(lost.values()))
+
+
+@pytest.mark.parametrize(
+    ("noise", "may_slow", "learning_rate"), [(9.0, True, 0.15), (9.0, False, 0.3), (0.0, True, 0.3)]
+)
+def test_steps_are_smaller_where_noise_ends_boosting_early(noise, may_slow, learning_rate):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 5))
+    y = X[:, 0] + X[:, 1] * X[:, 2] + noise * rng.normal(size=N)
+    model = boosting(resolved(PRICES), n_rounds=40, learning_rate=0.3, early_stopping=5, may_slow=may_slow)
+    grower = ChainGrower(rows_of(X, y), model, np.arange(N) % 3, np.arange(N) % 2 == 0, lambda text: None)
+    grown = grower.grow(np.arange(N), ALL, free(model.costs))
+    assert grower.of_experts.learning_rate == grower.boosting.learning_rate == learning_rate
+    (again,) = grow_experts([(ALL, replace(model, learning_rate=learning_rate))], grower.rows, np.arange(N) % 3)
+    assert np.array_equal(grown.everything.margins, again.margins)
 
 
 # -- chains of a group --------------------------------------------------------------------------------------------

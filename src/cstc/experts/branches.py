@@ -61,35 +61,62 @@ class Branching:
     reached: np.ndarray
 
 
-def tried(grower: ChainGrower, needs: Needs, parted: Parted) -> float:
-    """Risk + cost_weight * cost, as it was observed, if each group buys what is worth its price, and nobody stops.
+def tried(grower: ChainGrower, needs: Needs, parted: Parted, cost_weight: float) -> float:
+    """Risk + cost_weight * cost, as it was observed, if each group buys what pays for it as a whole, and nobody stops.
 
-    One ensemble for each group and half of the rows that needs are known of, which is quick; the other half judges.
+    One ensemble with coupled prices for each group and half of the rows that needs are known of, which is quick; the
+    other half judges.  What the attributions say of a group only narrows down what it may buy: features that repeat
+    each other share what they are worth, and nobody would buy any of them for its own part.
     """
-    costs, rows, cost_weight = grower.boosting.costs, needs.rows, parted.cost_weight
+    costs, rows = grower.boosting.costs, needs.rows
     group = parted.partition.groups(rows.X)
     margins, prices = np.empty((len(rows), len(grower.boosting.constant))), np.empty(len(rows))
 
     def try_out(number: int, taught: bool) -> None:
         at = group == number
-        items = costs.items_of(parted.partition.features[number]) | (needs.worth(at) > cost_weight * costs.prices)
-        columns = costs.at_hand(items | (costs.prices == 0))
         teach, hear = (np.flatnonzero(at & (needs.half == side)) for side in (taught, not taught))
         if not len(hear):  # where splits tell queries apart, a group may lie in one half
             return
         own, judges = rows.take(teach), rows.take(hear)
         constant = grower.constant_of(own)
-        margins[hear], prices[hear] = constant, costs.bill(np.flatnonzero(items))
+        paid, columns = may_buy(needs, parted, number, at)
+        margins[hear], used, n_trees = constant, np.zeros(0, dtype=int), 0
         if len(columns) and len(teach):
-            boosting = replace(grower.boosting, constant=constant).on(columns)
-            pool, weights = trees_of(boost(boosting, own.on(columns), validation=judges.on(columns)), len(constant))
+            boosting = replace(
+                grower.boosting.on(columns),
+                constant=constant,
+                costs=costs.left_to_pay(paid, columns),
+                feature_fraction=1.0,  # with samples, every tree would buy something else
+                row_fraction=1.0,
+            )
+            booster = boost(
+                boosting,
+                own.on(columns),
+                cost_weight=grower.boosted_weight(cost_weight),
+                penalty="coupled",
+                validation=judges.on(columns),
+            )
+            pool, weights = trees_of(booster, len(constant))
             margins[hear] += pool.scores(dense(judges.on(columns).X), weights)
+            used, n_trees = columns[pool.feature_order()], pool.n_learners
+        prices[hear] = costs.charge((paid | costs.items_of(used))[None, :], n_trees)[0]
 
     numbers = range(parted.partition.n_groups)
     tasks = [partial(try_out, number, taught) for number in numbers for taught in (True, False)]
     side_by_side(tasks, grower.boosting.n_jobs)
     losses = needs.factor * grower.stakes.value(margins, rows.y) + cost_weight * prices
     return float(np.average(losses, weights=rows.weights))
+
+
+def may_buy(needs: Needs, parted: Parted, number: int, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What a group has paid when it is told from the others, as items, and the columns that it may look at in the end.
+
+    `at` (bool) are the rows of the group, of those that needs are known of.
+    """
+    costs = needs.costs
+    paid = costs.items_of(parted.partition.features[number]) | (costs.prices == 0)
+    worth = needs.worth(at) > NEEDED * parted.cost_weight * costs.prices
+    return paid, costs.at_hand(paid | worth)
 
 
 class Groups:
@@ -104,19 +131,11 @@ class Groups:
             teaches = np.intersect1d(np.flatnonzero(at), grower.teachers)
             if len(np.unique(grower.folds[at])) < 2 or len(np.unique(grower.half[teaches])) < 2:
                 return "a group lies in one fold"
-        return cls(grower, parted.partition, group, needs, NEEDED * parted.cost_weight, free)
+        return cls(grower, parted, group, needs, free)
 
-    def __init__(
-        self,
-        grower: ChainGrower,
-        partition: Partition,
-        group: np.ndarray,
-        needs: Needs,
-        cost_weight: float,
-        free: Expert,
-    ):
+    def __init__(self, grower: ChainGrower, parted: Parted, group: np.ndarray, needs: Needs, free: Expert):
         costs, weights = grower.boosting.costs, grower.rows.weights
-        self.partition = partition
+        partition = self.partition = parted.partition
         self._weights = weights / weights.sum()
         taught = group[grower.teachers]
         self._teachers = [np.flatnonzero(taught == number) for number in range(partition.n_groups)]
@@ -129,14 +148,12 @@ class Groups:
         self._chains: list[Chains] = []
         self._prices: list[float] = []
         told = partition.groups(needs.rows.X)
-        for number, (at, features) in enumerate(zip(self._rows, partition.features, strict=True)):
-            paid = costs.items_of(features) | (costs.prices == 0)
-            own = told == number
-            needed = paid | (needs.worth(own) > cost_weight * costs.prices)
-            columns = costs.at_hand(needed)
+        for number, at in enumerate(self._rows):
+            paid, columns = may_buy(needs, parted, number, told == number)
             grower.report(f"group {number + 1} of {partition.n_groups}, {len(at)} rows, {len(columns)} features")
             self._chains.append(grower.grow(at, columns, paid))
-            self._prices.append(float(costs.charge(paid[None, :], len(features))[0]))
+            n_splits = len(partition.features[number])
+            self._prices.append(float(costs.charge(paid[None, :], n_splits)[0]))
 
     def induce(self, cost_weight: float) -> Branching:
         """The best policy of each group."""

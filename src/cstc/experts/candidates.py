@@ -34,6 +34,7 @@ __all__ = ["Candidate", "Family", "Nodes", "candidates_for", "everything_of", "l
 #: little, the other one saved 0.14 at most (three sets of 12,000 to 48,000 rows).
 LEAST_REACH = 0.4
 MOST_TRIED = 4  # partitions
+TRIED_AT = (1.0, 8.0)  # times the cost weight that shows the most promising partition best
 BETTER = 1.5  # times as much as the gates of the order that is known
 
 
@@ -325,18 +326,24 @@ def _branches_candidate(family: Family, cost_weight: float, chain: Candidate) ->
 def _groups_of(family: Family) -> Groups | str:
     """Of the partitions that promise most, the one that does best when it is tried, if it is better than chains.
 
-    Groups without gates are compared with chains that have them, at the cost weight that shows the groups best.
+    Groups without gates are compared with chains that have them: at the cost weight at which the attributions show
+    groups best, or at a larger one, since attributions that features share make everything seem worth less.
     """
     grower, chains = family.grower, family.grown.chains
     grower.report("what rows need")
     needs = needs_of(grower.boosting, grower.rows, grower.half, grower.stakes, grower.factor)
     found = part(needs, family.lazy.unit, np.arange(grower.rows.X.shape[1]), grower.boosting.categorical)
+    cost_weights = [factor * found[0].cost_weight for factor in TRIED_AT] if found else []
+    known = {}  # what chains lose
+    for cost_weight in cost_weights:
+        policies = _policies(chains, cost_weight).values()
+        known[cost_weight] = min(policies, key=lambda policy: policy.loss).mean_value
     best, least = None, 1.0
     for parted in found[:MOST_TRIED]:
-        known = min(_policies(chains, parted.cost_weight).values(), key=lambda policy: policy.loss)
-        lost = tried(grower, needs, parted)
-        if lost < least * known.mean_value:
-            best, least = parted, lost / known.mean_value
+        lost = [tried(grower, needs, parted, each) / known[each] for each in cost_weights]
+        cost_weights = [cost_weights[int(np.argmin(lost))]]  # where the first one is best, the others are tried, too
+        if min(lost) < least:
+            best, least = parted, min(lost)
     if best is None:
         return "rows do not seem to need different features"
     return Groups.grow(grower, needs, best, chains[0].experts[0])

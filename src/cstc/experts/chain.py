@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..boosting import GATE_ROUNDS, Boosting, Lambdarank, work_of
+from ..capacity import slowed
 from ..cluster import Samples
 from ..costs import ResolvedCosts
 from ..engines import Shared, bin_for_all, regression
@@ -26,7 +27,7 @@ from .expert import Expert, constant_expert, grow_experts, grow_on_samples_of, w
 from .leaves import with_leaves
 from .order import OrderLoss
 from .places import Places
-from .purchases import EXPONENTS, LEVELS, Order, Stage, orders_of
+from .purchases import EXPONENTS, FINER, FIRST_STAGES, LEVELS, Order, Stage, orders_of
 from .queries import Queries, WholeQueries, regression_on_places, whole_queries_of
 
 __all__ = ["Chain", "ChainGrower", "Chains", "gate_members"]
@@ -252,6 +253,13 @@ class ChainGrower:
         """The mean of that."""
         return float(np.average(self.observed(margins, at), weights=self.rows.weights[at]))
 
+    def boosted_weight(self, cost_weight: float) -> float:
+        """A cost weight in the loss that is boosted, where errors in money are weighed."""
+        if not self.calibrates:
+            return cost_weight
+        constant = np.tile(self.boosting.constant, (len(self.rows), 1))
+        return cost_weight * self.risk(constant) / self.lost(constant)
+
     def grow(self, at: np.ndarray, columns: np.ndarray, paid: np.ndarray) -> Chains:
         """Chains for the rows `at` that may buy `columns` and have the items in `paid`.
 
@@ -274,26 +282,16 @@ class ChainGrower:
         progress.begin(f"orders of buying{of_whom}", work, once=whole)
         risk = self.risk(np.tile(boosting.constant, (len(rows), 1)), rows)
         orders = orders_of(boosting, rows, columns, paid, risk)
-        sets = [columns, *(stage.columns for order in orders for stage in order.stages)]
-        if whole:
-            self.report(f"{len({each.tobytes() for each in sets})} experts on up to {len(columns)} features")
-        names = [f"the expert on all features{of_whom}"]
-        for order in orders:
-            names += [f"the expert of stage {k}, {order.name}{of_whom}," for k in range(len(order.stages))]
-        if boosting.costs.evaluation:
-            names += [name for name, each in zip(names[1:], sets[1:], strict=True) if len(each)]
+        sets = [columns, *(order.steps[step].columns for order in orders for step in order.cut(FIRST_STAGES))]
         blocks = bin_for_all(boosting, rows, [each for each in sets if len(each)], ahead=boosting.workers is None)
+        name = f"the expert on all features{of_whom}"
         if whole:
-            boosting = self.of_experts = self._for_objective(experts, columns, names[0], blocks)
-        wanted = [(each, boosting) for each in sets]
-        if boosting.costs.evaluation:
-            wanted += [(each, _hasty(boosting)) for each in sets[1:] if len(each)]
-        work, n_boosters = experts.work(wanted)
-        progress.begin(f"experts{of_whom}", work, n_boosters, once=whole)
-        experts.grow(wanted, names, blocks)
+            self.report(f"experts on up to {len(columns)} features")
+            boosting = self._for_objective(experts, columns, name, blocks)
+            boosting = self.of_experts = self._slowed(experts, boosting, columns, name, blocks)
+        staged = self._staged(orders, experts, boosting, blocks, [(columns, boosting, name)], of_whom)
         self.n_grown += len(experts)
         everything = experts[columns, boosting]
-        staged = [[(stage, experts[stage.columns, boosting]) for stage in order.stages] for order in orders]
         if boosting.costs.evaluation:
             staged = [_with_hasty_experts(stages, boosting, experts) for stages in staged]
         # 3. what each of them is expected to lose, if all of them together are right
@@ -316,6 +314,44 @@ class ChainGrower:
             for order, stages in zip(orders, staged, strict=True)
         ]
         return Chains(chains if whole else [chain.shifted() for chain in chains], everything, expected)
+
+    def _staged(
+        self,
+        orders: Sequence[Order],
+        experts: _ExpertStore,
+        boosting: Boosting,
+        blocks: Shared | None,
+        first: list[tuple[np.ndarray, Boosting, str]],
+        of_whom: str,
+    ) -> list[list[tuple[Stage, Expert]]]:
+        """The stages of each order, with their experts; those that are wanted `first` grow beside them.
+
+        An order is cut where prices have grown by a factor, and then finer where one expert loses much more than the
+        next one: between those, rows have something to choose.
+        """
+        cuts = [order.cut(FIRST_STAGES) for order in orders]
+        wanted = first
+        for n_more in (*FINER, 0):
+            for order, cut in zip(orders, cuts, strict=True):
+                for step in cut:
+                    stage = order.steps[step]
+                    name = f"the expert of the stage at {stage.price:g}, {order.name}{of_whom},"
+                    wanted.append((stage.columns, boosting, name))
+                    if boosting.costs.evaluation and len(stage.columns):
+                        wanted.append((stage.columns, _hasty(boosting), name))
+            asked = [(columns, how) for columns, how, _ in wanted]
+            boosting.progress.begin(f"experts{of_whom}", *experts.work(asked), once=not of_whom)
+            experts.grow(asked, [name for *_, name in wanted], blocks)
+            wanted = []
+            for order, cut in zip(orders, cuts, strict=True):
+                grown = [experts[order.steps[step].columns, boosting] for step in cut]
+                known = {step: self.risk(each.margins, experts.rows) for step, each in zip(cut, grown, strict=True)}
+                cut += order.cut_finer(known, n_more)
+                cut.sort()
+        return [
+            [(order.steps[step], experts[order.steps[step].columns, boosting]) for step in cut]
+            for order, cut in zip(orders, cuts, strict=True)
+        ]
 
     def _for_objective(
         self, experts: _ExpertStore, columns: np.ndarray, name: str, blocks: Shared | None
@@ -344,6 +380,24 @@ class ChainGrower:
         experts.forget(columns, self.boosting if is_better else for_order)
         return for_order if is_better else self.boosting
 
+    def _slowed(
+        self, experts: _ExpertStore, boosting: Boosting, columns: np.ndarray, name: str, blocks: Shared | None
+    ) -> Boosting:
+        """How experts are grown, those of groups, too: in smaller steps where the one on all columns stops early."""
+        if not boosting.may_slow or not len(columns) or self.more is not None:
+            return boosting
+        everything = [(columns, boosting)]
+        boosting.progress.begin("experts", *experts.work(everything), once=True)
+        experts.grow(everything, [name], blocks)
+        rounds = experts[columns, boosting].rounds
+        assert rounds is not None
+        learning_rate = slowed(boosting.learning_rate, rounds, boosting.n_rounds)
+        if learning_rate == boosting.learning_rate:
+            return boosting
+        experts.forget(columns, boosting)
+        self.boosting = replace(self.boosting, learning_rate=learning_rate)
+        return replace(boosting, learning_rate=learning_rate)
+
     def in_units(
         self, expert: Expert, boosting: Boosting, heard: Any = slice(None), rows: Rows | None = None
     ) -> Expert:
@@ -367,11 +421,11 @@ class ChainGrower:
 
 
 class _ExpertStore:
-    """Experts on some rows, each grown once for its columns and its number of rounds."""
+    """Experts on some rows, each grown once for its columns, its rounds and the size of its steps."""
 
     def __init__(self, rows: Rows, folds: np.ndarray, in_units: Callable[..., Expert], more: Samples | None):
-        self._rows, self._folds, self._in_units, self._more = rows, folds, in_units, more
-        self._grown: dict[tuple[bytes, int, bool], Expert] = {}
+        self.rows, self._folds, self._in_units, self._more = rows, folds, in_units, more
+        self._grown: dict[tuple[Any, ...], Expert] = {}
 
     def grow(
         self, wanted: Sequence[tuple[np.ndarray, Boosting]], names: Sequence[str], blocks: Shared | None
@@ -380,11 +434,11 @@ class _ExpertStore:
         called = {self._key(*each): name for each, name in reversed(list(zip(wanted, names, strict=True)))}
         of_whom = [called[key] for key in distinct]
         if self._more is None:
-            found = grow_experts(list(distinct.values()), self._rows, self._folds, blocks, names=of_whom)
+            found = grow_experts(list(distinct.values()), self.rows, self._folds, blocks, names=of_whom)
         else:
-            found = grow_on_samples_of(list(distinct.values()), self._rows, self._more, self._n_members, of_whom)
+            found = grow_on_samples_of(list(distinct.values()), self.rows, self._more, self._n_members, of_whom)
         for (key, (_, boosting)), expert in zip(distinct.items(), found, strict=True):
-            self._grown[key] = self._in_units(expert, boosting, rows=self._rows)
+            self._grown[key] = self._in_units(expert, boosting, rows=self.rows)
 
     def forget(self, columns: np.ndarray, boosting: Boosting) -> None:
         del self._grown[self._key(columns, boosting)]
@@ -398,7 +452,7 @@ class _ExpertStore:
             work = sum(n * work_of(n_rows, len(columns), each.n_rounds) for columns, each in distinct.values())
             return work, n * len(distinct)
         n_folds = len(np.unique(self._folds))
-        work = sum(work_of_expert(boosting, columns, self._rows, n_folds) for columns, boosting in distinct.values())
+        work = sum(work_of_expert(boosting, columns, self.rows, n_folds) for columns, boosting in distinct.values())
         members = [n_folds + bool(boosting.costs.evaluation) for _, boosting in distinct.values()]
         return work, sum(members)
 
@@ -417,8 +471,8 @@ class _ExpertStore:
         return len(self._grown)
 
     @staticmethod
-    def _key(columns: np.ndarray, boosting: Boosting) -> tuple[bytes, int, bool]:
-        return columns.tobytes(), boosting.n_rounds, boosting.lambdarank is not None
+    def _key(columns: np.ndarray, boosting: Boosting) -> tuple[Any, ...]:
+        return columns.tobytes(), boosting.n_rounds, boosting.learning_rate, boosting.lambdarank is not None
 
 
 def _hasty(boosting: Boosting) -> Boosting:

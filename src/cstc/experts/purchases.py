@@ -12,8 +12,10 @@ explain alone.  The expected loss decides between them (`gates`), or each row do
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -27,7 +29,10 @@ __all__ = ["Order", "Stage", "orders_of"]
 
 LEVELS = np.repeat(np.geomspace(1.0, 1e-5, 40), 6)  # six rounds at each level of the prices
 EXPONENTS = {"by price": 1.0, "by gain": 0.0}  # of the prices, one order for each
-MOST_STAGES = 12
+FIRST_STAGES = 7  # that are not free, of an order; others are added where they tell most
+FINER = (3, 2)  # so many, one after the other
+MOST_STAGES = FIRST_STAGES + sum(FINER)
+SLIGHT = 0.01  # part of what all stages together lose less, under which nothing is added between two of them
 MOST_ROWS = 20_000  # that an order is found from
 
 
@@ -41,10 +46,42 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """Stages, each holding the features of the one before; the first one is free."""
+    """Steps, one for each price that the order comes to, each holding the features of the one before.
+
+    The first one is free; where evaluation costs, so are the first two, of which the first one has no features.
+    """
 
     name: str
-    stages: list[Stage]
+    steps: list[Stage]
+
+    def cut(self, n: int) -> list[int]:
+        """The steps that are free, and at most `n` others, whose prices grow by a constant factor."""
+        prices = np.array([step.price for step in self.steps])
+        n_free = int(np.count_nonzero(prices == 0))
+        paid = prices[n_free:]
+        wanted = np.geomspace(paid[0], paid[-1], n) * (1 - 1e-9) if len(paid) else paid
+        return [*range(n_free), *(n_free + np.unique(np.searchsorted(paid, wanted))).tolist()]
+
+    def cut_finer(self, known: Mapping[int, float], n: int) -> list[int]:
+        """At most `n` further steps to cut at, where what is lost falls most, given what it is at `known` steps.
+
+        Each lies halfway, by the price, between two steps that are known or taken before it.  Of what is lost less
+        there, half is expected on either side.
+        """
+        gaps = [(known[low] - known[high], low, high) for low, high in pairwise(sorted(known))]
+        least = SLIGHT * (max(known.values()) - min(known.values()))
+        found: list[int] = []
+        while len(found) < n:
+            gaps = [gap for gap in gaps if gap[2] - gap[1] > 1 and gap[0] > least]
+            if not gaps:
+                break
+            fall, low, high = gap = max(gaps)
+            prices = np.log([step.price for step in self.steps[low : high + 1]])  # what is free has no gap after it
+            middle = low + 1 + int(np.argmin(np.abs(prices[1:-1] - (prices[0] + prices[-1]) / 2)))
+            gaps.remove(gap)
+            gaps += [(fall / 2, low, middle), (fall / 2, middle, high)]
+            found.append(middle)
+        return sorted(found)
 
 
 def orders_of(boosting: Boosting, rows: Rows, columns: np.ndarray, paid: np.ndarray, risk: float) -> list[Order]:
@@ -52,17 +89,14 @@ def orders_of(boosting: Boosting, rows: Rows, columns: np.ndarray, paid: np.ndar
 
     `paid` (bool, n_items) is at hand already; `risk` is that of the constant prediction.
     """
-    costs = boosting.costs
-    prices = np.where(paid, 0.0, costs.prices)
-    bill = replace(costs, prices=prices, feature_items=costs.feature_items[columns])
-    local = replace(boosting.on(columns), costs=bill)
+    local = replace(boosting.on(columns), costs=boosting.costs.left_to_pay(paid, columns))
     seen = rows if len(rows) <= MOST_ROWS else rows.take(some_of(np.arange(len(rows)), MOST_ROWS))
     seen = seen.on(columns)
     orders: list[Order] = []
     tasks = [partial(_entering, local, seen, risk, exponent) for exponent in EXPONENTS.values()]
     for name, entering in zip(EXPONENTS, side_by_side(tasks, boosting.n_jobs), strict=True):
-        stages = _stages(entering, local.costs)
-        order = Order(name, [Stage(columns[stage.columns], stage.price) for stage in stages])
+        steps = [Stage(columns[step.columns], step.price) for step in _steps(entering, local.costs)]
+        order = Order(name, steps)
         if not any(_same(order, other) for other in orders):
             orders.append(order)
     return orders
@@ -79,25 +113,20 @@ def _entering(boosting: Boosting, rows: Rows, risk: float, exponent: float) -> l
     return flatten_booster(booster, len(LEVELS)).feature_order()
 
 
-def _stages(order: list[int], costs: ResolvedCosts) -> list[Stage]:
-    """Cut the order where the price has grown enough; what needs no further item comes along for nothing."""
+def _steps(order: list[int], costs: ResolvedCosts) -> list[Stage]:
+    """One for each price that is reached; what needs no further item comes along for nothing."""
     bought = costs.prices == 0
     steps = [bought]
     for column in order:
         bought = bought | costs.feature_items[column]
         steps.append(bought)
-    prices = costs.bills(np.array(steps))
-    paid = np.unique(prices[prices > 0])
-    ends = [0]
-    if len(paid):
-        wanted = np.geomspace(paid[0], paid[-1], MOST_STAGES) * (1 - 1e-9)
-        ends += [int(np.searchsorted(prices, paid[k])) for k in np.unique(np.searchsorted(paid, wanted))]
-    stages = [Stage(costs.at_hand(steps[end]), float(prices[end])) for end in ends]
+    prices, first = np.unique(costs.bills(np.array(steps)), return_index=True)
+    found = [Stage(costs.at_hand(steps[at]), float(price)) for price, at in zip(prices, first, strict=True)]
     none = [Stage(np.zeros(0, dtype=int), 0.0)]  # where evaluation costs, even free features have a price
-    return none + stages if costs.evaluation and len(stages[0].columns) else stages
+    return none + found if costs.evaluation and len(found[0].columns) else found
 
 
 def _same(order: Order, other: Order) -> bool:
-    return len(order.stages) == len(other.stages) and all(
-        np.array_equal(ours.columns, theirs.columns) for ours, theirs in zip(order.stages, other.stages, strict=True)
+    return len(order.steps) == len(other.steps) and all(
+        np.array_equal(ours.columns, theirs.columns) for ours, theirs in zip(order.steps, other.steps, strict=True)
     )
