@@ -47,8 +47,9 @@ import cstc.paper.method as paper_method
 import cstc.paper.objective as objective
 import cstc.xgboost_engine as engine
 from cstc import CostModel, CSTCRanker, Experts, Frontier, Paper
-from cstc.boosting import Boosting, trees_of
+from cstc.boosting import Boosting
 from cstc.capacity import folds_for
+from cstc.lightgbm_trees import trees_of
 from cstc.losses import SquaredLoss
 from cstc.metrics import ndcg
 from cstc.on_device import check_cuda
