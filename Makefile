@@ -23,7 +23,8 @@ OLDEST_PYTHON ?= python3.11
 # there, and the parts that need no more than numpy or are run by these.
 OLDEST_TESTS := tests/baselines tests/estimators tests/experts tests/frontier tests/model tests/paper tests/plotting \
 	tests/report/test_report.py tests/cluster/test_samples.py tests/cluster/test_stored.py tests/cluster/test_workers.py \
-	tests/test_boosting.py tests/test_folders.py tests/test_interop.py tests/test_partitions.py tests/test_tables.py \
+	tests/test_boosting.py tests/test_folders.py tests/test_interop.py tests/test_lightgbm_engine.py \
+	tests/test_lightgbm_trees.py tests/test_partitions.py tests/test_tables.py \
 	tests/test_xgboost_engine.py tests/test_xgboost_trees.py
 
 # What checks the page of a report; only the tests need it, and nothing of it goes into the package.

@@ -47,14 +47,15 @@ import cstc.paper.method as paper_method
 import cstc.paper.objective as objective
 import cstc.xgboost_engine as engine
 from cstc import CostModel, CSTCRanker, Experts, Frontier, Paper
-from cstc.boosting import Boosting, trees_of
+from cstc.boosting import Boosting
 from cstc.capacity import folds_for
+from cstc.lightgbm_trees import trees_of
 from cstc.losses import SquaredLoss
 from cstc.metrics import ndcg
-from cstc.model.file import write_whole
 from cstc.on_device import check_cuda
 from cstc.paper.products import DesignOnDevice
 from cstc.rows import Rows, folds_of
+from cstc.whole_file import write_whole
 from scale_parts import cost_weights, prices, rows, run_data
 from scale_watch import keep, kept, say
 

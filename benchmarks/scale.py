@@ -36,7 +36,7 @@ import numpy as np
 
 import paper_claims
 from cstc.model import native
-from cstc.model.file import write_whole
+from cstc.whole_file import write_whole
 from scale_watch import keep, kept
 
 PARTS = ("lightgbm", "frontier", "paper", "rivals")

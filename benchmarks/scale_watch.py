@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cstc.model.file import write_whole
+from cstc.whole_file import write_whole
 
 EVERY = 30.0  # seconds between two lines
 SAMPLED = 0.2  # and between two looks at the memory

@@ -203,8 +203,8 @@ def draw_picture(measured: list[tuple[Task, list[Point], Point, Any]], path: Pat
 
     from cstc.plotting import CostQualityDisplay, TreeDisplay
 
-    figure = plt.figure(figsize=(10, 7.6), layout="constrained")
-    top, bottom = figure.subfigures(2, 1, height_ratios=(0.9, 1.1))
+    figure = plt.figure(figsize=(10, 8.4), layout="constrained")
+    top, bottom = figure.subfigures(2, 1, height_ratios=(5, 7))
     for (task, curve, reference, _), ax in zip(measured, np.atleast_1d(top.subplots(1, len(measured))), strict=True):
         CostQualityDisplay.from_predictions(
             [[p.cost for p in curve], [reference.cost]],
@@ -215,8 +215,8 @@ def draw_picture(measured: list[tuple[Task, list[Point], Point, Any]], path: Pat
         )
         ax.set_title(task.title, fontsize=10)
     task, _, _, (model, (X, y)) = max(measured, key=lambda m: difference_of_paths(m[3][0], m[3][1][0]))
-    TreeDisplay.from_estimator(model, X, y, ax=bottom.subplots())
     bottom.suptitle(f"{task.title.split(':')[0]}: one of the trees (cost_weight {model.cost_weight:g})", fontsize=10)
+    TreeDisplay.from_estimator(model, X, y, ax=bottom.subplots())
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=100)
 

@@ -11,8 +11,10 @@ import pytest
 
 from builders import LOSSES
 from cstc.binning import ColumnBlocks
-from cstc.boosting import SHARED_BINS, Binned, Boosting, GainRegression, bin_blocks, flatten_booster
+from cstc.boosting import Boosting
 from cstc.costs import CostModel
+from cstc.lightgbm_engine import SHARED_BINS, Binned, GainRegression, bin_blocks
+from cstc.lightgbm_trees import flatten_booster
 from cstc.losses import SquaredLoss
 from cstc.rows import Rows
 
@@ -47,7 +49,7 @@ def make_boosting(**changes):
 
 @pytest.fixture(autouse=True)
 def many_rows(monkeypatch):
-    monkeypatch.setattr("cstc.boosting.MANY_ROWS", N)
+    monkeypatch.setattr("cstc.lightgbm_engine.MANY_ROWS", N)
 
 
 def binned_anew(boosting, rows, columns):
@@ -197,7 +199,7 @@ def test_no_sets_are_no_blocks():
 
 def test_few_rows_have_none(monkeypatch):
     boosting, rows = make_boosting(), make_rows()
-    monkeypatch.setattr("cstc.boosting.MANY_ROWS", N + 1)
+    monkeypatch.setattr("cstc.lightgbm_engine.MANY_ROWS", N + 1)
     assert bin_blocks(boosting, rows, SETS) is None
 
 

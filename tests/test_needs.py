@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from cstc.boosting import attributions, boost
+from cstc.lightgbm_engine import attributions, boost
 from cstc.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from cstc.needs import needs_of
 from experts.cases import boosting, resolved, rows_of

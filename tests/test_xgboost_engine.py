@@ -20,11 +20,13 @@ from builders import LOSSES
 from cstc import CSTCClassifier, CSTCRanker, CSTCRegressor, Experts
 from cstc import on_device as device_module
 from cstc import xgboost_engine as engine
-from cstc.boosting import GATE_ROUNDS, Boosting, agreed_rounds, flatten_booster, go_on, rounds_of, trees_of
+from cstc.boosting import GATE_ROUNDS, Boosting, agreed_rounds, rounds_of
 from cstc.costs import CostModel
 from cstc.engines import bin_for_all, bin_for_one, grow, regression
 from cstc.experts import lazy as module
 from cstc.experts.members import Wanted, grow_members
+from cstc.lightgbm_engine import go_on
+from cstc.lightgbm_trees import flatten_booster, trees_of
 from cstc.on_device import Arrays, check_cuda
 from cstc.rows import Rows, folds_of
 

@@ -1,7 +1,7 @@
-"""Which library grows ensembles: LightGBM (`boosting`), or XGBoost (`xgboost_engine`), as a `Boosting` says.
+"""Which library grows ensembles: LightGBM (`lightgbm_engine`) or XGBoost (`xgboost_engine`), as a `Boosting` says.
 
 Experts, gates and the paper's weak learners ask here and know neither.  What prices need is LightGBM's alone, and is
-asked of `boosting` itself.  An ensemble in the making is a booster of LightGBM, or has what `boosting` asks of one.
+asked of its engine itself.  An ensemble in the making is a booster of LightGBM, or has what is asked of one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from .binning import ColumnBlocks
-from .boosting import Binned, Boosting, GainRegression, bin_blocks, boost
+from .boosting import Boosting
+from .lightgbm_engine import Binned, GainRegression, bin_blocks, boost
 from .matrix import is_sparse
 from .on_device import DEVICES, check_cuda, load_xgboost
 from .rows import Rows

@@ -9,8 +9,8 @@ from typing import Any
 import lightgbm
 import numpy as np
 
-from .boosting import flatten_booster
 from .costs import as_cost_model
+from .lightgbm_trees import flatten_booster
 from .model import FittedTree, Schema, TreeShape
 from .model.build import Score, build_tree
 

@@ -19,8 +19,9 @@ from functools import partial
 
 import numpy as np
 
-from .boosting import Boosting, attributions, boost, work_of
+from .boosting import Boosting, work_of
 from .costs import ResolvedCosts
+from .lightgbm_engine import attributions, boost
 from .losses import Loss
 from .matrix import blocks, dense
 from .parallel import side_by_side

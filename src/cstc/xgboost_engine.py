@@ -1,6 +1,6 @@
-"""Ensembles grown by XGBoost, on the CPU or on a GPU: what `boosting` does with LightGBM, for experts and gates.
+"""Ensembles grown by XGBoost, on the CPU or on a GPU: what `lightgbm_engine` does, for experts and gates.
 
-Prices play no part here: falling and lazy ones are LightGBM's alone (`boosting`).
+Prices play no part here: falling and lazy ones are LightGBM's alone (`lightgbm_engine`).
 
 XGBoost takes no slice of a matrix that it has binned, neither of rows nor of columns, so every ensemble is binned anew.
 Only the matrix itself is kept for all of them, on the GPU where it fits.  There, ensembles grow one after the other.
@@ -36,7 +36,7 @@ __all__ = ["Ensemble", "Matrix", "XGBinned", "XGRegression", "grow_by_xgboost"]
 
 #: What XGBoost calls the objectives of LightGBM.
 OBJECTIVES = {"regression": "reg:squarederror", "binary": "binary:logistic", "multiclass": "multi:softprob"}
-#: Gates as in `boosting`, but level by level, three of them: a step for each split would be slow on a GPU.
+#: Gates as in `lightgbm_engine`, but level by level, three of them: a step for each split would be slow on a GPU.
 GATE = {"eta": 0.15, "max_depth": 3, "lambda": 10.0, "colsample_bytree": 0.8, "objective": "reg:squarederror"}
 #: Of the second derivative that a row has at the start, what it is taken to have left later: LightGBM counts the rows
 #: of a leaf, XGBoost adds up second derivatives, which fall as probabilities become sure.  Of 0.25 and 0.7, by the cost
@@ -150,7 +150,7 @@ def _n_codes(codes: np.ndarray) -> int:
 
 
 class Ensemble:
-    """An ensemble in the making, with what `boosting` asks of one of LightGBM's.
+    """An ensemble in the making, with what is asked of one of LightGBM's.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ class Ensemble:
                     least, self.best_iteration = risk, self._n_rounds
                 if self._n_rounds - self.best_iteration >= patience:
                     break
-        # rounds that were not needed count as done, as in `boosting`
+        # rounds that were not needed count as done, as in `lightgbm_engine`
         progress.did((n_rounds - self._n_rounds) * work, n_pieces=1)
         self._judges = None
         return self
@@ -285,7 +285,7 @@ def _second_derivative(loss: Loss, constant: np.ndarray) -> float:
 
 
 class XGBinned:
-    """Some columns of rows, and parts of the rows for folds; the face of `boosting.Binned`."""
+    """Some columns of rows, and parts of the rows for folds; the face of `lightgbm_engine.Binned`."""
 
     def __init__(self, boosting: Boosting, rows: Rows, columns: np.ndarray, matrix: Matrix | None):
         self.rows, self.columns = rows, columns
@@ -405,7 +405,7 @@ def _whole(boosting: Boosting, rows: Rows, cells: Any, reference: Any = None) ->
 
 
 class XGRegression:
-    """Regressions of changing targets on the same columns of the same rows; the face of `boosting.GainRegression`."""
+    """Regressions of changing targets on the same columns; the face of `lightgbm_engine.GainRegression`."""
 
     def __init__(self, boosting: Boosting, rows: Rows, at: np.ndarray, columns: np.ndarray, matrix: Matrix | None):
         self.columns = columns

@@ -16,8 +16,10 @@ from cstc.baselines import CEGB, L1, Cronus, EarlyExit, GreedyMiser, SingleClass
 from cstc.baselines._columns import columns_of
 from cstc.baselines.cronus import start_of_chain
 from cstc.baselines.greedy_miser import rounds_by_loss
-from cstc.boosting import Boosting, boost, trees_of
+from cstc.boosting import Boosting
 from cstc.datasets import QUADRANT_COSTS, make_quadrants
+from cstc.lightgbm_engine import boost
+from cstc.lightgbm_trees import trees_of
 from cstc.losses import SquaredLoss
 from cstc.model import TreeShape
 from cstc.rows import Rows

@@ -75,7 +75,7 @@ def test_a_folder_that_was_written_anew_is_read_anew(client, tmp_path):
 
 def test_many_rows_are_binned_on_the_workers(client, tmp_path, monkeypatch):
     """Of many rows ensembles share bins, and one ensemble learns from all rows."""
-    for name in ("cstc.boosting.MANY_ROWS", "cstc.experts.expert.MANY_ROWS", "cstc.experts.lazy.MANY_ROWS"):
+    for name in ("cstc.lightgbm_engine.MANY_ROWS", "cstc.experts.expert.MANY_ROWS", "cstc.experts.lazy.MANY_ROWS"):
         monkeypatch.setattr(name, 1200)
     X, y, _ = world("two classes", 1200)
     here = estimator("two classes", cost_weight=0.02).fit(X, y)

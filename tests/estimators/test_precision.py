@@ -7,8 +7,9 @@ import pytest
 
 import cstc.model.native as native
 from cstc import CSTCClassifier, CSTCRegressor, Frontier, Paper
-from cstc.boosting import Binned, Boosting, GainRegression, bin_blocks
+from cstc.boosting import Boosting
 from cstc.costs import CostModel
+from cstc.lightgbm_engine import Binned, GainRegression, bin_blocks
 from cstc.losses import SquaredLoss
 from cstc.method import Method
 from cstc.rows import Rows
@@ -126,7 +127,7 @@ def test_gates_keep_no_rows_and_learn_other_targets_all_the_same():
 
 
 def test_bins_of_many_rows_keep_no_rows(monkeypatch):
-    monkeypatch.setattr("cstc.boosting.MANY_ROWS", 100)
+    monkeypatch.setattr("cstc.lightgbm_engine.MANY_ROWS", 100)
     X, y = make_data()
     rows, columns = Rows(X, y, np.ones(len(X))), np.arange(4)
     blocks = bin_blocks(boosting(), rows, [columns])

@@ -168,7 +168,7 @@ def test_groups_and_lazy_experts():
 
 
 def test_rows_that_are_binned_once_for_all_folds(monkeypatch):
-    monkeypatch.setattr("cstc.boosting.MANY_ROWS", 200)
+    monkeypatch.setattr("cstc.lightgbm_engine.MANY_ROWS", 200)
     X, score = make_data()
     same_model(CSTCRegressor(**SMALL).fit(X, score), CSTCRegressor(**SMALL).fit(sparse.csr_array(X), score), X)
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cstc.boosting import Binned, bin_blocks, trees_of
 from cstc.capacity import rounds_on_all
 from cstc.experts import members as module
 from cstc.experts.expert import Expert, constant_expert, grow_experts, scores_of
+from cstc.lightgbm_engine import Binned, bin_blocks
+from cstc.lightgbm_trees import trees_of
 from cstc.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from cstc.model.build import Score
 from experts.cases import boosting, grow_expert, resolved, rows_of, table
@@ -148,7 +149,7 @@ SETS = [np.array([1, 3]), np.array([1, 2, 3]), np.arange(6)]
 @pytest.fixture
 def many(monkeypatch):
     """So few rows are many here."""
-    for name in ("cstc.boosting.MANY_ROWS", "cstc.experts.expert.MANY_ROWS"):
+    for name in ("cstc.lightgbm_engine.MANY_ROWS", "cstc.experts.expert.MANY_ROWS"):
         monkeypatch.setattr(name, MANY)
 
 

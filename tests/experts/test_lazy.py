@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from cstc import CSTCRegressor
-from cstc.boosting import boost
 from cstc.capacity import rounds_on_all
 from cstc.experts import lazy as module
 from cstc.experts.expert import Expert, constant_expert
 from cstc.experts.gates import induce
 from cstc.experts.lazy import LEAST_ROWS, LazyExpert, LazyExperts
+from cstc.lightgbm_engine import boost
 from cstc.losses import SoftmaxLoss, SquaredLoss
 from cstc.model import TreePool
 from cstc.model.build import Score

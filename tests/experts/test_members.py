@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from builders import LOSSES
-from cstc.boosting import Boosting, bin_blocks, boost, rounds_of, trees_of
+from cstc.boosting import Boosting, rounds_of
 from cstc.cluster import Workers
 from cstc.costs import CostModel
 from cstc.experts.members import Wanted, grow_members
+from cstc.lightgbm_engine import bin_blocks, boost
+from cstc.lightgbm_trees import trees_of
 from cstc.rows import Rows, Units
 
 each_loss_name = pytest.mark.parametrize("loss_name", list(LOSSES))
@@ -58,7 +60,7 @@ def scores_of(trees, X):
 @each_loss_name
 def test_members_lack_their_own_rows_and_have_one_number_of_rounds(loss_name, patience, shared, monkeypatch):
     boosting, rows = problem(loss_name, n_rounds=15, early_stopping=patience, learning_rate=0.5)
-    monkeypatch.setattr("cstc.boosting.MANY_ROWS", N if shared else N + 1)
+    monkeypatch.setattr("cstc.lightgbm_engine.MANY_ROWS", N if shared else N + 1)
     # whose bins all parts have
     whole = boosting.dataset(rows, parameters={"feature_pre_filter": False}).construct() if shared else None
     folds = np.random.default_rng(0).integers(0, 3, N)
@@ -123,7 +125,7 @@ def assert_same_trees(found, expected):
 @each_loss_name
 def test_workers_grow_the_same_members(loss_name, patience, shared, buys, monkeypatch, tmp_path):
     boosting, rows = problem(loss_name, n_rounds=15, early_stopping=patience, learning_rate=0.5)
-    monkeypatch.setattr("cstc.boosting.MANY_ROWS", N if shared else N + 1)
+    monkeypatch.setattr("cstc.lightgbm_engine.MANY_ROWS", N if shared else N + 1)
     parts = parts_of(np.random.default_rng(0).integers(0, 3, N))
     at = np.flatnonzero(np.arange(N) % 7)
     sets = [np.array([2, 0]), np.array([0, 2, 3])]
@@ -131,7 +133,7 @@ def test_workers_grow_the_same_members(loss_name, patience, shared, buys, monkey
         some_rows = rows if isinstance(some, slice) else rows.take(some)
         wanted = [Wanted(columns, boosting, [out[some] for out in parts], 0.0, buys) for columns in sets]
         with monkeypatch.context() as patch:
-            patch.setattr("cstc.boosting.MANY_ROWS", len(some_rows) if shared else N + 1)
+            patch.setattr("cstc.lightgbm_engine.MANY_ROWS", len(some_rows) if shared else N + 1)
             blocks = bin_blocks(boosting, some_rows, sets)
         here = grow_members(wanted, some_rows, blocks)
         with ThreadPoolExecutor(2) as pool, Workers(pool, tmp_path) as workers:

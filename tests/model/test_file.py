@@ -6,10 +6,8 @@ import io
 import json
 import os
 import pickle
-import stat
 import subprocess
 import sys
-import threading
 import zipfile
 from dataclasses import fields, replace
 from datetime import UTC, date, datetime
@@ -24,7 +22,7 @@ import cstc
 import model_files
 from cstc import CSTCClassifier, CSTCRanker, CSTCRegressor, Exact, Experts, ModelFileError
 from cstc.model import Schema, Training, TreePool, TreeShape
-from cstc.model.file import load_named, write_whole
+from cstc.model.file import load_named
 from model_files import (
     TASKS,
     as_version_1,
@@ -858,17 +856,3 @@ def test_a_model_without_features_is_not_saved(tmp_path):
     with pytest.raises(ModelFileError, match="there are no feature names; a model has at least one feature"):
         cstc.save(nothing, tmp_path / "model.cstc")
     assert not list(tmp_path.iterdir())
-
-
-def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
-    """A rename would put a file in the place of /dev/null, if the user may do that."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    found = []
-    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()))
-    reader.start()
-    write_whole(str(pipe), b"all of it")
-    reader.join(timeout=10)
-    assert found == [b"all of it"]
-    assert stat.S_ISFIFO(pipe.stat().st_mode)
-    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]

@@ -28,7 +28,8 @@ from builders import (
     with_constant_leaves,
     with_rows,
 )
-from cstc.boosting import boost, trees_of
+from cstc.lightgbm_engine import boost
+from cstc.lightgbm_trees import trees_of
 from cstc.matrix import MOST_ROWS
 from cstc.model import TreePool, TreeShape
 from cstc.model.pool import unpack_items

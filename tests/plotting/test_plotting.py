@@ -195,6 +195,50 @@ def test_a_tree_of_one_node_is_as_large_as_its_picture():
     assert max(text.get_fontsize() for text in ax.texts) > 10  # letters grow with the axes
 
 
+@pytest.mark.parametrize("shape", [TreeShape.full(1), TreeShape.full(3), TreeShape.chain(5), TreeShape.full(4)])
+@pytest.mark.parametrize("layout", [None, "constrained"])
+@pytest.mark.parametrize("size", [(10, 4), (4, 3), (6, 9), (16, 14)])
+def test_in_given_axes_of_any_size_no_text_of_a_tree_covers_another(shape, layout, size):
+    """The caption in particular lies below the names of what the lowest node buys."""
+    rng = np.random.default_rng(3)
+    terminals, costs = rng.integers(0, shape.n_terminals, 300), rng.gamma(2, 5, 300)
+    y = np.array(["malignant", "benign", "unknown"])[rng.integers(0, 3, 300)]
+    node_items = np.zeros((shape.n_nodes, 6))
+    node_items[:, :2] = 0.3
+    lowest = 0
+    while shape.lower[lowest] >= 0:
+        lowest = shape.lower[lowest]
+    node_items[lowest] = 1.0  # more lines than the others have
+    items = {"texture": 5, "area": 3, "fractal dimension": 1, "smoothness": 7, "concave points": 2, "symmetry": 3}
+    figure, ax = matplotlib.pyplot.subplots(figsize=size, layout=layout)
+    figure.suptitle("one of the trees")
+    TreeDisplay.from_predictions(shape, terminals, costs, y, node_items=node_items, items=items, ax=ax)
+    figure.canvas.draw()
+    texts, room = [(text.get_text(), text.get_window_extent()) for text in ax.texts], ax.get_window_extent()
+    assert any(text.startswith("Above a node") for text, _ in texts)
+    for text, box in texts:
+        assert room.x0 - 1 <= box.x0 <= box.x1 <= room.x1 + 1, text
+        assert room.y0 - 1 <= box.y0 <= box.y1 <= room.y1 + 1, text
+    for (one, box), (other, other_box) in combinations(texts, 2):
+        assert not box.padded(-1).overlaps(other_box.padded(-1)), (one, other)
+
+
+def test_rows_come_closer_in_flat_axes_before_letters_become_smaller():
+    shape, given = TreeShape.chain(4), ([0, 1, 2, 3], [1.0, 2.0, 3.0, 4.0], ["a", "b", "a", "b"])
+    whole = TreeDisplay.from_predictions(shape, *given)
+    width, height = whole.figure_.get_size_inches()
+
+    def drawn_in(part):
+        figure = matplotlib.pyplot.figure(figsize=(width, part * height))
+        whole.plot(figure.add_axes((0, 0, 1, 1)))
+        return max(text.get_fontsize() for text in whole.ax_.texts), np.ptp(whole.ax_.get_ylim())
+
+    (letters, rows), (flat_letters, flat_rows), (small_letters, _) = map(drawn_in, (1.0, 0.8, 0.3))
+    assert flat_letters == pytest.approx(letters)
+    assert flat_rows < 0.9 * rows
+    assert small_letters < 0.8 * letters
+
+
 def test_tree_is_drawn_into_given_axes_and_again(quadrants):
     model, X, y = quadrants
     figure, axes = matplotlib.pyplot.subplots(1, 2)

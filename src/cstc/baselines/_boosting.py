@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..boosting import boost as train_booster
-from ..boosting import flatten_booster, rounds_of, without_stumps
+from ..boosting import rounds_of
+from ..lightgbm_engine import boost as train_booster
+from ..lightgbm_trees import flatten_booster, without_stumps
 from ..model import TreePool
 from ._setting import Setting
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from ..model.file import whole_file
+from ..whole_file import whole_file
 from ._input import Input
 
 __all__ = ["TableWriter", "check_output", "check_writable", "table_writer", "whole_output", "write_output"]

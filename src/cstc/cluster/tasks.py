@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..binning import ColumnBlocks
-from ..boosting import SHARED_BINS, Binned, Boosting, flatten_booster, go_on, rounds_of
+from ..boosting import Boosting, rounds_of
 from ..engines import grow
+from ..lightgbm_engine import SHARED_BINS, Binned, go_on
+from ..lightgbm_trees import flatten_booster
 from ..matrix import is_sparse
 from ..model import TreePool
 from ..progress import QUIET

@@ -13,7 +13,8 @@ from functools import partial
 
 import numpy as np
 
-from ..boosting import boost, trees_of
+from ..lightgbm_engine import boost
+from ..lightgbm_trees import trees_of
 from ..matrix import dense
 from ..needs import Needs
 from ..parallel import side_by_side

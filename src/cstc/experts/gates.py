@@ -27,8 +27,8 @@ from functools import partial
 
 import numpy as np
 
-from ..boosting import flatten_booster
 from ..capacity import MANY_ROWS
+from ..lightgbm_trees import flatten_booster
 from ..matrix import cells_at
 from ..model import TreePool
 from ..model.build import Score

@@ -16,9 +16,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..boosting import Boosting, bin_blocks, boost, trees_of, work_of
+from ..boosting import Boosting, work_of
 from ..capacity import MANY_ROWS, rounds_on_all
 from ..costs import ResolvedCosts
+from ..lightgbm_engine import bin_blocks, boost
+from ..lightgbm_trees import trees_of
 from ..matrix import rows_at
 from ..model import TreePool
 from ..model.build import Score

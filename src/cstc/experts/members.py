@@ -15,19 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from ..boosting import (
-    MOST_JUDGES,
-    Boosting,
-    agreed_rounds,
-    go_on,
-    rounds_of,
-    trees_of,
-    without_stumps,
-    work_of,
-)
+from ..boosting import MOST_JUDGES, Boosting, agreed_rounds, rounds_of, work_of
 from ..cluster import Samples
 from ..cluster.tasks import Bins, Grow, Grown, GrowOn, Hear, Heard, bare, hear
 from ..engines import Shared, bin_for_one
+from ..lightgbm_engine import go_on
+from ..lightgbm_trees import trees_of, without_stumps
 from ..matrix import cells_at
 from ..model import TreePool
 from ..parallel import side_by_side

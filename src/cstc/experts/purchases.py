@@ -19,8 +19,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..boosting import Boosting, boost_while_prices_fall, flatten_booster
+from ..boosting import Boosting
 from ..costs import ResolvedCosts
+from ..lightgbm_engine import boost_while_prices_fall
+from ..lightgbm_trees import flatten_booster
 from ..matrix import varying_columns
 from ..parallel import side_by_side
 from ..rows import Rows, some_of

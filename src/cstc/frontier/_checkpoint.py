@@ -24,8 +24,9 @@ import numpy as np
 
 from ..matrix import is_sparse
 from ..model import FittedTree
-from ..model.file import ModelFileError, load, save, write_whole
+from ..model.file import ModelFileError, load, save
 from ..model.queries import QueryTree
+from ..whole_file import write_whole
 
 __all__ = ["Checkpoint", "digest"]
 

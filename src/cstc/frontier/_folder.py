@@ -24,7 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..model.file import Model, ModelFileError, load_named, save, write_whole
+from ..model.file import Model, ModelFileError, load_named, save
+from ..whole_file import write_whole
 from ._table import FrontierTable
 
 __all__ = ["CHECKPOINT", "DOCUMENT", "SavedFrontier", "check_folder", "load_frontier", "save_frontier"]

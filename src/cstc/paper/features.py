@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..boosting import trees_of, work_of
+from ..boosting import work_of
 from ..costs import ResolvedCosts
 from ..engines import grow
+from ..lightgbm_trees import trees_of
 from ..losses import Loss
 from ..matrix import blocks
 from ..method import Problem

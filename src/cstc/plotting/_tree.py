@@ -31,13 +31,17 @@ from ._flow import checked, ended, trace
 __all__ = ["TreeDisplay"]
 
 STEP, HIGH = 1.75, 1.05  # inches from a node to the next, to the right and down; more where texts need more lines
+ABOVE, BELOW = 0.27, 0.43  # inches from the middle of a node to its label, and to the names of what it buys
+LABEL_LINE, NAME_LINE = 0.14, 0.11  # inches
+BESIDE, APART = 0.16, 0.09  # inches from the middle of a terminal to its texts: to the right, and up or down
+GAP = 0.05  # inches between texts at least
 LABEL, SMALL = 9.0, 7.0  # points: letters of labels, and of names and notes
 ROOM = 1.6  # inches for the texts of a node
 LABEL_LINES, NAME_LINES = 2, 3
 ONE_NODE = 1.5  # a tree of one node is drawn larger: there is room
 NO_COLOUR = -1  # in the legend: classes that are the most frequent at no node
 MOST_REST = 4  # of these that are named
-SCALES = 1.0, 1.6  # how much texts grow with the size of given axes
+LARGEST = 1.6  # times full size: texts do not grow beyond it with the size of given axes
 
 
 class TreeDisplay:
@@ -88,7 +92,8 @@ class TreeDisplay:
         counting : {"branch", "learner"}, default="branch"
             How cost is counted, as in `predict_cost`.
         ax : matplotlib axes, optional
-            Drawn into a new figure of fitting size otherwise.
+            Drawn into a new figure of fitting size otherwise.  In axes that are too small for that, rows of nodes come
+            closer first, and then all of it becomes smaller, its texts too.
         caption : bool, default=True
             Whether to say below the tree how to read it.
         """
@@ -172,26 +177,26 @@ class TreeDisplay:
         places, ends = layout(self.shape)
         texts = self._texts()
         # one unit of the axes is one inch at full size, so that circles and text keep their proportions
-        n_lines = [len(names) for _, names in texts], [len(label) for label, _ in texts]
-        high = HIGH + 0.11 * max(0, max(n_lines[0]) - 2) + 0.14 * max(0, max(n_lines[1]) - 1)
-        nodes, terminals = places * (STEP, -high), ends * (STEP, -high)
-        widths = [wide(text, LABEL * 1.1) for label, _ in texts for text in label]
-        widths += [wide(text, SMALL) for _, names in texts for text in names]
-        x_limits = (-max(0.75, 0.1 + max(widths, default=0.0) / 2), terminals[:, 0].max() + 1.35)
+        n_names, n_labels = max(len(names) for _, names in texts), max(len(label) for label, _ in texts)
+        x_limits = (-max(0.75, 0.1 + max(map(_width, texts)) / 2), STEP * ends[:, 0].max() + 1.35)
         width = x_limits[1] - x_limits[0]
         note = self._caption(width) if caption else ""
         keys, n_rows = self._legend(width)
-        foot = 0.14 * len(note.splitlines()) + 0.22 * n_rows
-        below = 0.58 + 0.11 * max(n_lines[0])
-        y_limits = (terminals[:, 1].min() - below - foot, 0.42 + 0.14 * max(n_lines[1]))
-        size = np.array([width, y_limits[1] - y_limits[0]])
+        head, foot = 0.42 + LABEL_LINE * n_labels, 0.14 * len(note.splitlines()) + 0.22 * n_rows
+        foot += BELOW + NAME_LINE * n_names + 0.15
+        high = HIGH + NAME_LINE * max(0, n_names - 2) + LABEL_LINE * max(0, n_labels - 1)
+        last = ends[:, 1].max()
         self._scale = ONE_NODE if self.shape.n_nodes == 1 else 1.0
         if ax is None:
-            _, ax = plt.subplots(figsize=tuple(self._scale * size))
+            _, ax = plt.subplots(figsize=(self._scale * width, self._scale * (head + last * high + foot)))
             ax.set_position((0, 0, 1, 1))
         else:
-            given = ax.get_window_extent().size / ax.figure.dpi
-            self._scale = float(np.clip((given / size).min(), *SCALES))
+            given = _inches(ax)
+            as_flat = (width * given[1] / given[0] - head - foot) / max(1, last)  # then the width is all used
+            high = min(high, max(as_flat, self._closest(places, ends, texts)))
+            self._scale = float(min(LARGEST, *given / (width, head + last * high + foot)))
+        nodes, terminals = places * (STEP, -high), ends * (STEP, -high)
+        y_limits = (-last * high - foot, head)
         ax.set(xlim=x_limits, ylim=y_limits, aspect="equal")
         ax.axis("off")
         for node in range(self.shape.n_nodes):
@@ -217,6 +222,24 @@ class TreeDisplay:
                 names = _shopping_list(self.item_names, self.flow.node_items[node], self.prices)
             found.append((label, names))
         return found
+
+    def _closest(self, places: np.ndarray, ends: np.ndarray, texts: list[tuple[list[str], list[str]]]) -> float:
+        """Inches from row to row at least, so that no node or terminal with its texts covers another one."""
+        around = []  # of each: to the left, to the right, up, down
+        for label, names in texts:
+            half = max(2 * ABOVE, _width((label, names))) / 2
+            around.append((half, half, ABOVE + LABEL_LINE * len(label), BELOW + NAME_LINE * len(names)))
+        for terminal in range(len(ends)):
+            cost, note = self._terminal_texts(terminal)
+            side = BESIDE + max(wide(cost, LABEL * 1.1), wide(note, SMALL))
+            around.append((APART, side, 2 * APART, 2 * APART))
+        left, right, up, down = np.array(around).T
+        x, row = np.concatenate([places, ends]).T
+        left, right = STEP * x - left, STEP * x + right
+        beside = (left[:, None] >= right) | (left >= right[:, None])
+        rows_below = row - row[:, None]  # of the second, below the first
+        needed = (down[:, None] + GAP + up) / np.where(rows_below > 0, rows_below, np.inf)
+        return float(needed[~beside].max())
 
     def _write(self, ax: Any, x: float, y: float, text: str, **options: Any) -> None:
         write(ax, x, y, text, **options | {"fontsize": self._scale * options.get("fontsize", LABEL)})
@@ -275,25 +298,48 @@ class TreeDisplay:
             size = {"fontsize": 10 * self._scale, "color": ink, "zorder": 5}
             ax.text(x, y, f"$v^{{{node}}}$", ha="center", va="center", **size)
             if label:
-                self._write(ax, x, y + 0.27, "\n".join(label), fontweight="bold", va="bottom", linespacing=1.05)
+                self._write(ax, x, y + ABOVE, "\n".join(label), fontweight="bold", va="bottom", linespacing=1.05)
             if self.flow.node_shares[node] > 0 and self.flow.node_prices is not None:
                 price = self.flow.node_prices[node]
                 self._write(ax, x, y - 0.33, f"+{as_number(price)}" if names or price else "buys nothing", color=PALE)
-                self._write(ax, x, y - 0.43, "\n".join(names), fontsize=SMALL, color=PALE, va="top", linespacing=1.0)
+                self._write(ax, x, y - BELOW, "\n".join(names), fontsize=SMALL, color=PALE, va="top", linespacing=1.0)
 
     def _draw_terminals(self, ax: Any, places: np.ndarray) -> None:
         from matplotlib.patches import Rectangle
 
         for terminal, (x, y) in enumerate(places):
-            cost, share = self.flow.terminal_costs[terminal], self.flow.terminal_shares[terminal]
+            share = self.flow.terminal_shares[terminal]
             ax.add_patch(Rectangle((x - 0.07, y - 0.07), 0.14, 0.14, fc=INK if share else EDGE, ec="none", zorder=3))
+            cost, note = self._terminal_texts(terminal)
             if not share:
-                self._write(ax, x + 0.16, y, "no rows", ha="left", color=PALE)
+                self._write(ax, x + BESIDE, y, cost, ha="left", color=PALE)
                 continue
-            extra = self.flow.terminal_prices[terminal]
-            self._write(ax, x + 0.16, y + 0.09, f"cost {as_number(cost)}", ha="left", fontweight="bold")
-            note = f"{as_percent(share)} of rows" + (f", +{as_number(extra)} here" if extra else "")
-            self._write(ax, x + 0.16, y - 0.09, note, ha="left", fontsize=SMALL, color=PALE)
+            self._write(ax, x + BESIDE, y + APART, cost, ha="left", fontweight="bold")
+            self._write(ax, x + BESIDE, y - APART, note, ha="left", fontsize=SMALL, color=PALE)
+
+    def _terminal_texts(self, terminal: int) -> tuple[str, str]:
+        """What stands first beside a terminal, the cost of its path, and what stands below that."""
+        share, extra = self.flow.terminal_shares[terminal], self.flow.terminal_prices[terminal]
+        if not share:
+            return "no rows", ""
+        note = f"{as_percent(share)} of rows" + (f", +{as_number(extra)} here" if extra else "")
+        return f"cost {as_number(self.flow.terminal_costs[terminal])}", note
+
+
+def _inches(ax: Any) -> np.ndarray:
+    """Width and height of given axes, as they are after the figure's own layout, which would only come with drawing."""
+    ax.axis("off")  # ticks would take room
+    figure = ax.figure.figure  # the whole one, where the axes are of a part of it
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+    return ax.get_window_extent().size / figure.dpi
+
+
+def _width(texts: tuple[list[str], list[str]]) -> float:
+    """Inches of the label of a node and of the names below it."""
+    label, names = texts
+    return max([wide(line, LABEL * 1.1) for line in label] + [wide(line, SMALL) for line in names], default=0.0)
 
 
 def _average_labels(classes: np.ndarray | None, y: np.ndarray, visits: np.ndarray) -> tuple[list[str], np.ndarray]:

@@ -11,7 +11,7 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
-from ..model.file import write_whole
+from ..whole_file import write_whole
 from ._costs import costs_part
 from ._html import figure_text, money, name, percent, plural, quality_text, with_error
 from ._made import made_part
