@@ -42,7 +42,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGETS = ("model", "experts", "paper", "costs.py", "serving/session.py")
+SESSION = ("session", "way", "values", "bill", "outages", "early")
+TARGETS = ("model", "experts", "paper", "costs.py", *(f"serving/{part}.py" for part in SESSION))
 COPIED = ("src", "tests", "examples", "benchmarks", "docs")
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.egg-info", "cache", ".cache", ".hypothesis")
 UNTIMED = 120.0  # seconds for starting, and for a test whose time is not known

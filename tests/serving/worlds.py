@@ -17,6 +17,8 @@ TASKS = {
 }
 NAMES = [f"x{j}" for j in range(N_FEATURES)]
 TEXTS = [f"kind {k}" for k in range(N_CATEGORIES)]
+#: For each way of asking, the counting that is charged.
+COUNTING = {"branch": "branch", "node": "learner"}
 
 
 @dataclass
@@ -125,6 +127,16 @@ def check_answer(model, answer, expected_margins, terminal, items):
     assert list(answer.items) == [model.costs.item_names[r] for r in np.flatnonzero(items)]
     cost = model.costs.prices @ items + model.costs.evaluation * model.terminal_learners[terminal].sum()
     np.testing.assert_allclose(answer.cost, cost, rtol=1e-12)
+
+
+def ask_and_tell(session, told):
+    """Run a session to its end; every feature may be asked for once."""
+    asked = []
+    while wanted := session.wanted():
+        asked += wanted
+        session.tell({name: told[name] for name in wanted})
+    assert len(set(asked)) == len(asked)
+    return session.answer()
 
 
 def can_be_computed(model, row, node, known):

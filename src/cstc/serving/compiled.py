@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from ..model.unseen import missing, plain_missing, unknown
 from .walk.choice import plan_for
 from .walk.native import NativePlan
 
-__all__ = ["Classifier", "CompiledTree", "Fault", "Step", "compile_tree", "fitted_tree"]
+__all__ = ["Classifier", "CompiledExpert", "CompiledTree", "Fault", "Option", "Step", "compile_tree", "fitted_tree"]
 
 PRICES_KEPT = 4096
 
@@ -76,6 +76,22 @@ class CompiledExpert:
         self.intercepts = intercepts
 
 
+class Option(NamedTuple):
+    """An expert that a row may turn to at a node, and what is expected to be lost by that.
+
+    Attributes
+    ----------
+    loss : float
+    expert : CompiledExpert
+    part : tuple of int or None
+        The features that the expert is to know, if it is to be averaged over all others.
+    """
+
+    loss: float
+    expert: CompiledExpert
+    part: tuple[int, ...] | None
+
+
 class CompiledTree:
     """A `FittedTree`, compiled; use `compile_tree`, which keeps what it has compiled.
 
@@ -108,7 +124,7 @@ class CompiledTree:
         self.decisions = model.decisions
         self.classes: list | None = None if model.schema.classes is None else model.schema.classes.tolist()
         self.constant = [float(margin) for margin in model.constant]
-        self._options: dict[int, list[tuple[float, CompiledExpert, tuple[int, ...] | None]]] = {}
+        self._options: dict[int, list[Option]] = {}
         self._summed: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # learners and weights of experts
         self._prices_of: dict[int, float] = {0: 0.0}
         units, self._scale = model.costs.decimal or (None, 1.0)  # as in `ResolvedCosts.bill`, without arrays
@@ -185,24 +201,21 @@ class CompiledTree:
         order = sorted((number for number, loss in enumerate(expected) if loss < math.inf), key=expected.__getitem__)
         return [self.experts[number] for number in order]
 
-    def options_at(self, node: int) -> list[tuple[float, CompiledExpert, tuple[int, ...] | None]]:
-        """What a row of a node may be answered with, what is expected to be lost least first.
-
-        The loss, an expert, and the features that it is to know if it is to be averaged over all others.
-        """
+    def options_at(self, node: int) -> list[Option]:
+        """What a row of a node may be answered with, what is expected to be lost least first."""
         found = self._options.get(node)
         if found is None:
             estimates = self.model.estimates
             losses = [] if self._expected is None else self._expected[node]
-            found = [(losses[expert.number], expert, None) for expert in self.experts_at(node)]
+            found = [Option(losses[expert.number], expert, None) for expert in self.experts_at(node)]
             if estimates is not None:
                 for number, part in np.argwhere(estimates.set_harm >= 0).tolist():
                     columns = np.flatnonzero(estimates.sets[part]).tolist()
                     known = tuple(sorted(self.experts[number].features.intersection(columns)))
                     if losses[number] < math.inf and known:
                         loss = losses[number] + float(estimates.set_harm[number, part])
-                        found.append((loss, self.experts[number], known))
-            found.sort(key=lambda option: option[0])
+                        found.append(Option(loss, self.experts[number], known))
+            found.sort(key=lambda option: option.loss)
             self._options[node] = found
         return found
 

@@ -1,10 +1,14 @@
-"""Predictions on demand: fetch what a row's path needs, when it needs it, and answer whatever happens."""
+"""Predictions on demand: fetch what a row's path needs, when it needs it, and answer whatever happens.
+
+The predictor opens sessions, has them driven to their ends (`driver`), and counts what came of them, whatever ends a
+call: an answer, an error in strict mode, or an interrupt.
+"""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from time import perf_counter
 from typing import Any
@@ -14,17 +18,17 @@ from ..model.queries import QueryTree
 from ..model.unseen import OnceEach
 from .answer import Answer
 from .counters import Counters
+from .driver import Driver, end_of
 from .mixture import compile_model, id_of
 from .queries import QueryServing, refuse_rows
 from .session import PREFETCHES, Session
-from .sources.calls import Call, Caller
-from .sources.extractors import Extractor, Source, as_seconds, bind, check_extractors, describe
+from .sources.calls import Caller
+from .sources.extractors import Extractor, as_seconds, bind, check_extractors, describe
+from .sources.planning import Planner
 from .sources.workers import Closed
 
 __all__ = ["OnDemandPredictor"]
 
-RESERVE = 0.001  # seconds before the deadline in which no wave is begun any more
-WAVES_KEPT = 1024
 FEW_ROWS = 16  # so many are computed on the event loop itself: they take no longer than a thread does to begin
 
 
@@ -107,13 +111,13 @@ class OnDemandPredictor:
         else:
             self._compiled = self._queries.compiled
         self.extractors = check_extractors(extractors)
-        self._sources, self._charges = bind(self.extractors, self._compiled, given)
-        self._usual_waves: dict[tuple[int, ...], dict[Source, tuple[int, ...]]] = {}
+        sources, self._charges = bind(self.extractors, self._compiled, given)
         self.prefetch = prefetch
         self.strict = strict
         self._unseen = OnceEach()  # warns of values that training did not see, once for all rows
         self.counters = Counters(self._compiled)
         self._caller = Caller(max_threads, idle_seconds, self.counters)
+        self._driver = Driver(Planner(sources, self._compiled), self._caller)
 
     # -- one row -----------------------------------------------------------------------------------------------
 
@@ -159,7 +163,7 @@ class OnDemandPredictor:
         Answer
         """
         began = perf_counter()
-        ends = _end(began, deadline)
+        ends = end_of(began, deadline)
         self._check_open()
         strict = self.strict if strict is None else strict
         session = self.session(
@@ -172,10 +176,8 @@ class OnDemandPredictor:
             unavailable=unavailable,
         )
         try:
-            while session.wanted_features and not self._must_stop(session, ends):
-                if calls := self._calls_for(session, row, trust=ends is None):
-                    self._caller.run(calls, ends)
-                session.resume()
+            for calls in self._driver.waves(session, row, ends, trust=ends is None):
+                self._caller.run(calls, ends)
         except BaseException as error:
             self._count_interrupted([session], began, error)
             raise
@@ -196,7 +198,7 @@ class OnDemandPredictor:
     ) -> Answer:
         """`predict` for callers on an event loop: async sources run on it, the others in threads."""
         began = perf_counter()
-        ends = _end(began, deadline)
+        ends = end_of(began, deadline)
         self._check_open()
         strict = self.strict if strict is None else strict
         session = self.session(
@@ -209,12 +211,9 @@ class OnDemandPredictor:
             unavailable=unavailable,
         )
         try:
-            while session.wanted_features and not self._must_stop(session, ends):
-                # an event loop must not wait for a source that is only usually quick
-                calls = self._calls_for(session, row, trust=False)
-                if calls:
-                    await self._caller.arun(calls, ends)
-                session.resume()
+            # an event loop must not wait for a source that is only usually quick
+            for calls in self._driver.waves(session, row, ends, trust=False):
+                await self._caller.arun(calls, ends)
         except BaseException as error:
             self._count_interrupted([session], began, error)
             raise
@@ -262,14 +261,6 @@ class OnDemandPredictor:
     def _check_open(self) -> None:
         if self._caller.closed:
             raise Closed
-
-    def _must_stop(self, session: Session, ends: float | None) -> bool:
-        """Whether no further wave may begin; the session then says why."""
-        if ends is not None and perf_counter() >= ends:
-            session.stop("deadline", _too_late(session))
-        elif self._caller.closed:
-            session.stop("stopped", "the predictor was closed")
-        return session.finished
 
     def _finish(self, session: Session, began: float, strict: bool = False, *, warn: bool = True) -> Answer:
         answer = session.answer()
@@ -335,7 +326,7 @@ class OnDemandPredictor:
         list of Answer
         """
         began = perf_counter()
-        ends = _end(began, deadline)
+        ends = end_of(began, deadline)
         self._check_open()
         rows = list(rows)
         strict = self.strict if strict is None else strict
@@ -347,7 +338,7 @@ class OnDemandPredictor:
         sessions = self._sessions(rows, ids, known, paid, budget, prefetch, strict, unavailable)
         answers: list[Answer] = []
         try:
-            for calls in self._rounds(sessions, rows, ends):
+            for calls in self._driver.rounds(sessions, rows, ends):
                 self._caller.run(calls, ends)
             self._finish_many(sessions, answers, began)
         except BaseException as error:
@@ -373,7 +364,7 @@ class OnDemandPredictor:
         if self._queries is not None:
             refuse_rows("call predict_many(rows, qid=...) in a thread")
         began = perf_counter()
-        ends = _end(began, deadline)
+        ends = end_of(began, deadline)
         self._check_open()
         rows = list(rows)
         if qid is not None:
@@ -381,11 +372,11 @@ class OnDemandPredictor:
         aside = self._caller.aside if len(rows) > FEW_ROWS else _at_once
         strict = self.strict if strict is None else strict
         sessions = await aside(self._sessions, rows, ids, known, paid, budget, prefetch, strict, unavailable)
-        rounds = self._rounds(sessions, rows, ends)
+        rounds = self._driver.rounds(sessions, rows, ends)
         answers: list[Answer] = []
         left = threading.Event()
         try:
-            while calls := await aside(self._next_calls, rounds, left, left=left):
+            while calls := await aside(self._driver.next_slow, rounds, left, left=left):
                 await self._caller.arun(calls, ends)
             await aside(self._finish_many, sessions, answers, began)
         except BaseException as error:
@@ -404,31 +395,27 @@ class OnDemandPredictor:
             raise ValueError("budget is given, and this model looks at whole queries: no row can be stopped by itself")
         if ids is not None:
             _one_each("ids", ids, len(rows))
-        found = [None] * len(rows) if known is None else _one_each("known", known, len(rows))
-        fixed: dict[str, Any] = {
-            "paid": list(paid) if not isinstance(paid, str) else paid,
-            "prefetch": self.prefetch if prefetch is None else prefetch,
-            "strict": strict,
-            # the trees of single steps know no sources
-            "_down": self._queries.model.columns_named(self._down(unavailable)).tolist(),
-            "_charges": self._charges,
-            "_level": 0,
-            "_once": self._unseen,
-        }
 
-        def begin(compiled: Any, row_known: Any, before: Session | None, made: dict[int, float] | None) -> Session:
-            return Session(compiled, known=row_known, _after=before, _made=made, **fixed)
-
-        def run(sessions: list[Session], places: list[int]) -> None:
-            here = [rows[place] for place in places]
+        def drive(sessions: list[Session], here: list[Any]) -> None:
             try:
-                for calls in self._rounds(sessions, here, ends):
+                for calls in self._driver.rounds(sessions, here, ends):
                     self._caller.run(calls, ends)
             except BaseException as error:
                 self._count_interrupted(sessions, began, error)
                 raise
 
-        answers = self._queries.answers(len(rows), qid, found, begin, run)
+        answers = self._queries.answers(
+            rows,
+            qid,
+            [None] * len(rows) if known is None else _one_each("known", known, len(rows)),
+            drive,
+            unavailable=self._down(unavailable),
+            paid=list(paid) if not isinstance(paid, str) else paid,
+            prefetch=self.prefetch if prefetch is None else prefetch,
+            strict=strict,
+            _charges=self._charges,
+            _once=self._unseen,
+        )
         for answer in answers:
             answer.seconds = perf_counter() - began
             self.counters.count_answer(answer)
@@ -471,130 +458,6 @@ class OnDemandPredictor:
             session.number = number
         return sessions
 
-    def _rounds(self, sessions: list[Session], rows: list, ends: float | None) -> Iterator[list[Call]]:
-        """The calls of one wave after the other; rows wait for each other at the end of every level of the tree."""
-        level = 0
-        pairs = list(zip(sessions, rows, strict=True))
-        while pairs:
-            waiting = [pair for pair in pairs if pair[0].wanted_features]
-            if not waiting:
-                pairs = [pair for pair in pairs if not pair[0].finished]
-                level += 1
-                for session, _ in pairs:
-                    session.go_to(level)
-                continue
-            if self._must_stop(waiting[0][0], ends):
-                for session, _ in pairs:
-                    self._must_stop(session, ends)
-                return
-            calls = self._calls_for_many(waiting)
-            if calls:
-                yield calls
-            for session, _ in waiting:
-                session.resume()
-
-    def _next_calls(self, rounds: Iterator[list[Call]], left: threading.Event) -> list[Call]:
-        """The calls that must be waited for; those that answer from memory are made on the way there."""
-        for calls in rounds:
-            slow = self._caller.run_instant(calls, left)
-            if slow or left.is_set():
-                return slow
-        return []
-
-    # -- which calls -------------------------------------------------------------------------------------------
-
-    def _calls_for(self, session: Session, row: Any, *, trust: bool) -> list[Call]:
-        """The calls that one row's wave needs now; those that need no other thread are made at once."""
-        calls = []
-        wave = self._asked(session)
-        alone = len(wave) == 1
-        for source, asked in wave:
-            if source.simple or (trust and source.untimed and (alone or source.quick)):
-                self._caller.call_simple(source, session, asked, row)
-            else:
-                calls.append(Call(source, [(session, asked, row)]))
-        return calls
-
-    def _calls_for_many(self, pairs: list[tuple[Session, Any]]) -> list[Call]:
-        calls: list[Call] = []
-        batches: dict[tuple[Source, tuple[int, ...]], list] = {}
-        for session, row in pairs:
-            for source, asked in self._asked(session):
-                member = (session, asked, row)
-                if source.batch:
-                    # rows may want different features: they share a call if the source is not told which
-                    batches.setdefault((source, asked if source.takes_features else ()), []).append(member)
-                else:
-                    calls.append(Call(source, [member]))
-        for (source, _), members in batches.items():
-            most = len(members) if source.batch is True else int(source.batch)
-            calls += [Call(source, members[at : at + most]) for at in range(0, len(members), most)]
-        return calls
-
-    def _asked(self, session: Session) -> list[tuple[Source, tuple[int, ...]]]:
-        """For each source to be called now, the features to ask it for."""
-        wanted = session.wanted_features
-        usual = self._usual_waves.get(wanted)
-        if usual is not None and session.called.isdisjoint(usual):
-            session.called.update(usual)
-            return list(usual.items())
-        by_source: dict[Source, tuple[int, ...]] = {}
-        computed = lost = False
-        waiting = list(wanted)
-        for f in waiting:  # grows while it is gone through, where a feature needs others first
-            source = self._sources[f]
-            if source is None:
-                name = self._compiled.feature_names[f]
-                session.lose((f,), "unavailable", f"{name} has no extractor and was not among the known features")
-                return []
-            if source.needs:
-                computed = True
-                down = [other for other in source.needs if session.is_gone(other)]
-                if down and session.failure_of(down[0]) is None:
-                    name, lacks = self._compiled.feature_names[f], self._compiled.describe(down)
-                    session.lose((f,), "unavailable", f"{name} is computed from {lacks}, unavailable")
-                    return []
-                lacking = self._lacking(session, f, source)
-                if lacking is None:
-                    lost = True
-                    continue
-                if lacking:
-                    waiting += lacking
-                    continue
-            if source in session.called and not source.takes_features:
-                name = self._compiled.feature_names[f]
-                session.receive_failure(
-                    (f,), f"{source.name}: was called before and gave no {name}", source.name, None, charged=False
-                )
-                lost = True
-                continue
-            asked = by_source.get(source, ())
-            if f not in asked:
-                by_source[source] = (*asked, f)
-        if lost and session.give_up_if_lost():
-            return []  # what else was to be fetched could not complete the node
-        if not computed and sum(map(len, by_source.values())) == len(wanted):
-            if len(self._usual_waves) >= WAVES_KEPT:
-                self._usual_waves = {}
-            self._usual_waves[wanted] = by_source  # the same for every row, unless a source was called before
-        session.called.update(by_source)
-        return list(by_source.items())
-
-    def _lacking(self, session: Session, feature: int, source: Source) -> list[int] | None:
-        """The inputs that must be fetched before a feature can be computed; None if one of them is lost."""
-        lacking = []
-        for other in source.needs:
-            if session.holds(other):
-                session.accept_held((other,))
-            if session.knows(other):
-                continue
-            reason = session.failure_of(other)
-            if reason is not None:
-                session.receive_failure((feature,), reason, source.name, None, charged=False)
-                return None
-            lacking.append(other)
-        return lacking
-
     # -- the end -----------------------------------------------------------------------------------------------
 
     @property
@@ -631,25 +494,6 @@ def _complete(answers: list[Answer]) -> None:
     for answer in answers:
         if answer.status != "complete":
             answer.raise_if_incomplete(answers)
-
-
-def _end(began: float, deadline: float | None) -> float | None:
-    if deadline is None:
-        return None
-    try:
-        seconds = float(deadline)
-    except (TypeError, ValueError, OverflowError):
-        seconds = math.nan
-    if not seconds >= 0:
-        raise ValueError(f"deadline is {deadline!r}; it must be seconds from now, 0 or more, or None")
-    if seconds == math.inf:
-        return None
-    return began + max(0.0, seconds - RESERVE)
-
-
-def _too_late(session: Session) -> str:
-    wanted = session.wanted()
-    return f"the deadline came before {', '.join(wanted[:8])} could be fetched" if wanted else "the deadline came"
 
 
 def _is_one(budget: Any) -> bool:

@@ -7,7 +7,7 @@ twice and no item is paid twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -48,17 +48,20 @@ class QueryServing:
 
     def answers(
         self,
-        n: int,
+        rows: list[Any],
         qid: Any,
         known: list[Any],
-        begin: Callable[..., Session],
-        run: Callable[[list[Session], list[int]], None],
+        drive: Callable[[list[Session], list[Any]], None],
+        *,
+        unavailable: Iterable[str],
+        **options: Any,
     ) -> list[Answer]:
-        """Answers for n rows.
+        """Answers for rows, each with its query and what is known of it.
 
-        `begin` makes the session of a row on a compiled tree, with the session before it or, for the first one, with
-        what is known, and with its made columns; `run` drives sessions of some rows to their ends.
+        `drive` takes sessions and their rows, and brings the sessions to their ends; `options` are those of a session.
         """
+        n = len(rows)
+        down = self.model.columns_named(unavailable).tolist()  # the trees of single steps know no sources
         query, scores = query_numbers(qid, n, rows_of="the call"), np.full(n, self.model.constant[0])
         trails: list[list[tuple[int, Session]]] = [[] for _ in range(n)]
         here, ends = list(range(n)), [-1] * n
@@ -69,9 +72,11 @@ class QueryServing:
             for row in here:
                 before = trails[row][-1][1] if trails[row] else None
                 own = None if made is None else dict(enumerate(made[row].tolist(), first))
-                sessions.append(begin(compiled, known[row] if before is None else None, before, own))
+                own_known = known[row] if before is None else None  # later sessions have it from the one before
+                chained: dict[str, Any] = {"_after": before, "_made": own, "_down": down, "_level": 0}
+                sessions.append(Session(compiled, known=own_known, **chained, **options))
                 trails[row].append((node, sessions[-1]))
-            run(sessions, here)
+            drive(sessions, [rows[row] for row in here])
             return [pair for pair in zip(here, sessions, strict=True) if pair[1].answer().status not in ENDS]
 
         for node, (expert, gate) in enumerate(self._steps):

@@ -23,7 +23,8 @@ from ..answer import Answer, IncompleteAnswer
 from ..log import log_unseen
 from ..predictor import OnDemandPredictor
 from ..prometheus import family
-from ..session import BadKnownError, Session
+from ..session import Session
+from ..values import BadKnownError
 from .openapi import openapi_document
 from .requests import Refused, read_json, records_for
 from .store import NoRoom, OpenSession, SessionStore
