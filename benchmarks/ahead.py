@@ -11,7 +11,8 @@ For a set and a random state, rows are split 60/20/20 (parts in turn for MQ2007,
 the state only seeds the methods).  Both methods learn from the first part and have the second for choosing: early
 stopping and budgets for CEGB, budgets alone for cstc, whose fits never see it.  CEGB is LightGBM with its own default
 parameters (fewer rows in a leaf on sets so small that it could not split otherwise), both penalties on features, at 14
-strengths each; cstc is ``Frontier`` of the estimator with its defaults.
+strengths each; cstc is ``Frontier`` of the estimator with its defaults, but without fallbacks, which are never asked
+here.
 
 For every budget on a fine logarithmic grid, a method plays the point that validation data prefers among those that it
 can afford (cost on validation data); test cost and test quality, averaged over states, make its curve.  A target is a
@@ -279,7 +280,7 @@ def run_state(data: Data, state: int, regularised: bool, known: Path, their: Pat
         ours, our_seconds = earlier["cstc"], earlier["cstc_seconds"]
     else:
         between = time.perf_counter()
-        ours = run_ours(train, validation, test, state, Experts(engine=engine))
+        ours = run_ours(train, validation, test, state, Experts(engine=engine, fallbacks=False))
         our_seconds = time.perf_counter() - between
     return {
         "full": full,

@@ -38,13 +38,11 @@ STATES = 3
 #: Constants by their names, wherever the package has them; "as it is" comes first.
 SETTINGS: dict[str, dict[str, Any]] = {
     "as it is": {},
-    "8 stages": {"FIRST_STAGES": 5, "FINER": (2, 1)},
+    "stages by price": {"FIRST_STAGES": 12, "FINER": ()},
     "18 stages": {"FIRST_STAGES": 10, "FINER": (5, 3)},
     "no regularisation": {"REGULARISED": {"feature_fraction": 1.0, "row_fraction": 1.0, "l2": 0.0}},
     "more regularisation": {"REGULARISED": {"feature_fraction": 0.5, "row_fraction": 0.7, "l2": 5.0}},
-    "20 rounds of a gate": {"GATE_ROUNDS": 20},
     "80 rounds of a gate": {"GATE_ROUNDS": 80},
-    "one order of buying": {"EXPONENTS": {"by price": 1.0}},
 }
 USUAL = [name for name, each in SETS.items() if not each.further and name != "pima_blood_draw"]
 

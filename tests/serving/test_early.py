@@ -9,6 +9,7 @@ import pytest
 import cstc.model.native as native
 from cstc.serving import Session
 from cstc.serving.walk import bits
+from serving.outages import random_worlds
 from serving.worlds import (
     COUNTING,
     NAMES,
@@ -75,3 +76,23 @@ def test_an_early_answer_pays_for_the_learners_that_it_evaluates(prefetch, monke
             np.testing.assert_allclose(one.margins, other.margins, rtol=1e-9, atol=1e-9)
             early += one.status == "budget" and one.node >= 0 and one.n_evaluated > 0
     assert early > 3
+
+
+def test_waves_are_counted_once_where_learners_break_the_budget():
+    """Where the learners of a step cost more than is left, the row turns to another expert, and only that one asks."""
+    rng = np.random.default_rng(0)
+    turned = 0
+    for world in random_worlds(rng, 200):
+        if not world.model.costs.evaluation or world.model.estimates is None:
+            continue
+        for told in world.rows:
+            session = Session(world.model, budget=world.model.costs.full_cost * rng.uniform() ** 2)
+            waves = 0
+            while wanted := session.wanted():
+                waves += 1
+                session.tell({name: told[name] for name in wanted})
+            answer = session.answer()
+            told_waves = sorted({event["wave"] for event in answer.trail if event["event"] == "bought"})
+            assert told_waves == list(range(1, waves + 1))
+            turned += answer.status == "budget" and waves > 0
+    assert turned > 20

@@ -463,8 +463,8 @@ class Session:
         )
         if not self._swift:
             way.begin()
-            self._check_budget()
-            self._advance()
+            if self._can_evaluate():
+                self._advance()
             return
         first = way.begin_swiftly()
         if self._values.known or not first or self._prepare(first):
@@ -491,8 +491,8 @@ class Session:
                 way.decide()
                 if way.margins is not None:
                     self._arrive()
-                elif self._bill.budget is not None:
-                    self._check_budget()
+                elif not self._can_evaluate():
+                    return
 
     def _missing_at_node(self) -> tuple[int, ...]:
         known, failed = self._values.known, self._outages.failed
@@ -556,11 +556,13 @@ class Session:
         self._wanted = features
         return False
 
-    def _check_budget(self) -> None:
-        """A step was taken up; its learners may cost more than is left."""
+    def _can_evaluate(self) -> bool:
+        """Whether the budget reaches for the learners of a step that was taken up; if not, the rest is spent at once."""
         bill, evaluated = self._bill, self._way.evaluated
-        if not bill.reaches(0, evaluated):
-            self._spend_the_rest(bill.over_budget(0, evaluated))
+        if bill.budget is None or bill.reaches(0, evaluated):
+            return True
+        self._spend_the_rest(bill.over_budget(0, evaluated))
+        return False
 
     def _spend_the_rest(self, reason: str) -> None:
         """The budget does not reach to go on: turn to what loses least of all that it reaches for."""
