@@ -3,7 +3,7 @@
 import pytest
 
 from cstc import Exact, Experts, Paper
-from cstc.capacity import FEW, Capacity, capacity_for, folds_for, rounds_on_all, slowed
+from cstc.capacity import FEW, Capacity, capacity_for, folds_for, rounds_on_all
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,3 @@ def test_only_experts_grow_with_the_rows():
 )
 def test_more_rows_bear_more_rounds(rounds, n_folds, more):
     assert rounds_on_all(rounds, n_folds) == more
-
-
-@pytest.mark.parametrize(("rounds", "learning_rate"), [(1, 0.05), (100, 0.05), (101, 0.1), (200, 0.1)])
-def test_steps_are_halved_where_twice_as_many_are_allowed(rounds, learning_rate):
-    assert slowed(0.1, rounds, 200) == learning_rate

@@ -139,8 +139,6 @@ class Boosting:
         Where XGBoost grows them.
     lambdarank : Lambdarank or None
         Where experts are grown for the order of documents, and not for the loss; by LightGBM alone.
-    may_slow : bool
-        Whether experts may take smaller steps than `learning_rate`, where there are rounds enough for them.
     """
 
     loss: Loss
@@ -165,7 +163,6 @@ class Boosting:
     engine: str = "lightgbm"
     device: str = "cpu"
     lambdarank: Lambdarank | None = None
-    may_slow: bool = False
 
     def starting_at(self, rows: Rows, **changes: Any) -> Boosting:
         """The same from the best constant of some rows on."""

@@ -12,9 +12,6 @@ Very many rows (from 50,000 on)
     Two folds, and the ensemble on all rows predicts alone: its members would hardly make it better.  Each tree sees 85%
     of the columns instead of 70%.
 
-Where there is much noise, boosting stops after few rounds.  Smaller steps then learn less of it, and there is room for
-them: `slowed`.
-
 The figures for few rows were chosen on the sets of `benchmarks/ahead.py`; the others on 12,000 and 66,000 rows of
 MiniBooNE, 11,000 of MAGIC and 50,000 and 200,000 generated ones (docs/speed.md).
 """
@@ -33,7 +30,6 @@ __all__ = [
     "capacity_for",
     "folds_for",
     "rounds_on_all",
-    "slowed",
 ]
 
 MANY_ROWS = 10_000
@@ -48,7 +44,6 @@ class Capacity(NamedTuple):
     n_rounds: int
     depth: int
     n_leaves: int
-    learning_rate: float = 0.1
 
 
 FEW = Capacity(ROUNDS, depth=4, n_leaves=16)
@@ -76,11 +71,6 @@ def folds_for(n_rows: int) -> int:
     if n_rows < MANY_ROWS:
         return 5
     return 3 if n_rows < VERY_MANY_ROWS else 2
-
-
-def slowed(learning_rate: float, rounds: int, n_rounds: int) -> float:
-    """Steps of half the size, where an ensemble stops after so few rounds that twice as many are still allowed."""
-    return learning_rate / 2 if 2 * rounds <= n_rounds else learning_rate
 
 
 def rounds_on_all(rounds: int, n_folds: int) -> int:

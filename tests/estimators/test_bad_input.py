@@ -98,7 +98,7 @@ WRONG = {
     "weak_learner_depth": (COUNT, "it must be None or a whole number, 1 or more"),
     "early_stopping": (COUNT, "it must be None or a whole number, 1 or more"),
     "weak_learners": (["trees", None], "it must be one of ('boosted', 'identity')"),
-    "learning_rate": ([0, -1, np.nan, np.inf, "fast"], "it must be None or a finite number above 0"),
+    "learning_rate": ([0, -1, np.nan, np.inf, "fast"], "it must be a finite number above 0"),
     "categorical_features": (["x0", [1.5], [None]], "give a list of column numbers or names"),
     "n_jobs": ([0, "all", 1.5], "it must be None, -1 (all cores) or a number of threads"),
     "verbose": (["loud", -1, None], "it must be 0, 1 or 2"),
@@ -122,7 +122,7 @@ TREE = {
     "dtype": (["float16", "int", None], "it must be one of ('float64', 'float32')"),
 }
 PAPER = TREE | {
-    "gate_slope": ([0, -1, np.nan, np.inf, "steep", None], "it must be None or a finite number above 0"),
+    "gate_slope": ([0, -1, np.nan, np.inf, "steep", None], "it must be a finite number above 0"),
     "pruning": (["no", None], "it must be True or False"),
     "fine_tuning": (["no", 2], "it must be True or False"),
 }

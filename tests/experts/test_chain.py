@@ -1,14 +1,12 @@
 """Chains: what stopping at each stage is expected to lose and costs, for all rows and for groups of them."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from cstc.boosting import GATE_ROUNDS
 from cstc.experts import purchases
 from cstc.experts.chain import HASTE, OTHERS, ChainGrower, gate_members
-from cstc.experts.expert import constant_expert, grow_experts
+from cstc.experts.expert import constant_expert
 from cstc.losses import LogisticLoss
 from experts.cases import PRICES, boosting, dear_for_some, make_chain, resolved, rows_of
 
@@ -158,21 +156,6 @@ def test_stages_lie_close_where_experts_differ():
     for stage in added:  # between two of the first stages, of which the cheaper one loses much more
         at = np.searchsorted(ends, stage.price)
         assert lost[ends[at - 1]] - lost[ends[at]] > 0.05 * (max(lost.values()) - min(lost.values()))
-
-
-@pytest.mark.parametrize(
-    ("noise", "may_slow", "learning_rate"), [(9.0, True, 0.15), (9.0, False, 0.3), (0.0, True, 0.3)]
-)
-def test_steps_are_smaller_where_noise_ends_boosting_early(noise, may_slow, learning_rate):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(N, 5))
-    y = X[:, 0] + X[:, 1] * X[:, 2] + noise * rng.normal(size=N)
-    model = boosting(resolved(PRICES), n_rounds=40, learning_rate=0.3, early_stopping=5, may_slow=may_slow)
-    grower = ChainGrower(rows_of(X, y), model, np.arange(N) % 3, np.arange(N) % 2 == 0, lambda text: None)
-    grown = grower.grow(np.arange(N), ALL, free(model.costs))
-    assert grower.of_experts.learning_rate == grower.boosting.learning_rate == learning_rate
-    (again,) = grow_experts([(ALL, replace(model, learning_rate=learning_rate))], grower.rows, np.arange(N) % 3)
-    assert np.array_equal(grown.everything.margins, again.margins)
 
 
 # -- chains of a group --------------------------------------------------------------------------------------------

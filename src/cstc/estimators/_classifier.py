@@ -52,7 +52,7 @@ class CSTCClassifier(ClassifierMixin, CSTCBase):
         weak_learners="boosted",
         n_weak_learners=None,
         weak_learner_depth=None,
-        learning_rate=None,
+        learning_rate=0.1,
         early_stopping=20,
         categorical_features=None,
         class_weight=None,

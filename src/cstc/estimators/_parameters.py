@@ -38,9 +38,8 @@ PARAMETERS = """
     weak_learner_depth : int or None, default=None
         Depth of a weak learner.  None: 4; `Experts` grows trees of 31 leaves, at most 8 splits deep, from 10,000 rows
         on.
-    learning_rate : float or None, default=None
-        Shrinkage of boosting.  None: 0.1; `Experts` takes half of it where the expert on all features would stop before
-        half of the rounds.
+    learning_rate : float, default=0.1
+        Shrinkage of boosting.
     early_stopping : int or None, default=20
         Stop boosting after so many rounds without a better score on rows left out (folds, or the validation
         data where nothing is cross-fitted); None: never.
@@ -151,8 +150,8 @@ def check_parameters(estimator) -> None:
     if not isinstance(value, str) or value not in OBJECTIVES:
         raise ValueError(f"objective is {value!r}; it must be one of {OBJECTIVES}")
     value = estimator.learning_rate
-    if value is not None and (not isinstance(value, Real) or not 0 < float(value) < np.inf):
-        raise ValueError(f"learning_rate is {value!r}; it must be None or a finite number above 0")
+    if not isinstance(value, Real) or not 0 < float(value) < np.inf:
+        raise ValueError(f"learning_rate is {value!r}; it must be a finite number above 0")
     if not isinstance(estimator.device, str) or estimator.device not in DEVICES:
         raise ValueError(f"device is {estimator.device!r}; it must be one of {DEVICES}")
     whole = getattr(estimator, "whole_queries", False)

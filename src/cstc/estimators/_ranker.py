@@ -55,7 +55,7 @@ class CSTCRanker(CSTCBase):
         weak_learners="boosted",
         n_weak_learners=None,
         weak_learner_depth=None,
-        learning_rate=None,
+        learning_rate=0.1,
         early_stopping=20,
         categorical_features=None,
         random_state=None,

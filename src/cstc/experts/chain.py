@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from ..boosting import GATE_ROUNDS, Boosting, Lambdarank, work_of
-from ..capacity import slowed
 from ..cluster import Samples
 from ..costs import ResolvedCosts
 from ..engines import Shared, bin_for_all, regression
@@ -287,8 +286,7 @@ class ChainGrower:
         name = f"the expert on all features{of_whom}"
         if whole:
             self.report(f"experts on up to {len(columns)} features")
-            boosting = self._for_objective(experts, columns, name, blocks)
-            boosting = self.of_experts = self._slowed(experts, boosting, columns, name, blocks)
+            boosting = self.of_experts = self._for_objective(experts, columns, name, blocks)
         staged = self._staged(orders, experts, boosting, blocks, [(columns, boosting, name)], of_whom)
         self.n_grown += len(experts)
         everything = experts[columns, boosting]
@@ -380,24 +378,6 @@ class ChainGrower:
         experts.forget(columns, self.boosting if is_better else for_order)
         return for_order if is_better else self.boosting
 
-    def _slowed(
-        self, experts: _ExpertStore, boosting: Boosting, columns: np.ndarray, name: str, blocks: Shared | None
-    ) -> Boosting:
-        """How experts are grown, those of groups, too: in smaller steps where the one on all columns stops early."""
-        if not boosting.may_slow or not len(columns) or self.more is not None:
-            return boosting
-        everything = [(columns, boosting)]
-        boosting.progress.begin("experts", *experts.work(everything), once=True)
-        experts.grow(everything, [name], blocks)
-        rounds = experts[columns, boosting].rounds
-        assert rounds is not None
-        learning_rate = slowed(boosting.learning_rate, rounds, boosting.n_rounds)
-        if learning_rate == boosting.learning_rate:
-            return boosting
-        experts.forget(columns, boosting)
-        self.boosting = replace(self.boosting, learning_rate=learning_rate)
-        return replace(boosting, learning_rate=learning_rate)
-
     def in_units(
         self, expert: Expert, boosting: Boosting, heard: Any = slice(None), rows: Rows | None = None
     ) -> Expert:
@@ -421,11 +401,11 @@ class ChainGrower:
 
 
 class _ExpertStore:
-    """Experts on some rows, each grown once for its columns, its rounds and the size of its steps."""
+    """Experts on some rows, each grown once for its columns and its number of rounds."""
 
     def __init__(self, rows: Rows, folds: np.ndarray, in_units: Callable[..., Expert], more: Samples | None):
         self.rows, self._folds, self._in_units, self._more = rows, folds, in_units, more
-        self._grown: dict[tuple[Any, ...], Expert] = {}
+        self._grown: dict[tuple[bytes, int, bool], Expert] = {}
 
     def grow(
         self, wanted: Sequence[tuple[np.ndarray, Boosting]], names: Sequence[str], blocks: Shared | None
@@ -471,8 +451,8 @@ class _ExpertStore:
         return len(self._grown)
 
     @staticmethod
-    def _key(columns: np.ndarray, boosting: Boosting) -> tuple[Any, ...]:
-        return columns.tobytes(), boosting.n_rounds, boosting.learning_rate, boosting.lambdarank is not None
+    def _key(columns: np.ndarray, boosting: Boosting) -> tuple[bytes, int, bool]:
+        return columns.tobytes(), boosting.n_rounds, boosting.lambdarank is not None
 
 
 def _hasty(boosting: Boosting) -> Boosting:

@@ -48,8 +48,6 @@ class Expert:
         Its members, each alone, or the first of them.
     unseen : sequence of bool ndarray of shape (n,)
         The rows that each of them never saw.
-    rounds : int or None
-        Of each member, where all have as many.
     """
 
     def __init__(
@@ -60,12 +58,11 @@ class Expert:
         *,
         members: Sequence[Score] = (),
         unseen: Sequence[np.ndarray] = (),
-        rounds: int | None = None,
     ):
         self._score = score
         self.margins = margins
         self.work = work
-        self.members, self.unseen, self.rounds = members, unseen, rounds
+        self.members, self.unseen = members, unseen
 
     @property
     def is_grown(self) -> bool:
@@ -85,7 +82,6 @@ class Expert:
             self.work,
             members=[member.moved(scale, shift) for member in self.members],
             unseen=self.unseen,
-            rounds=self.rounds,
         )
 
     def part(self, n_members: int) -> Score:
@@ -191,7 +187,7 @@ def _finish(members: Members, rows: Rows) -> Expert:
         margins[np.flatnonzero(out)[known]] += heard.scores[known]
     members = replace(members, heard=[])
     kept = trees if len(rows) < MANY_ROWS else trees[:1]  # those of many rows would take much memory
-    alone: dict[str, Any] = {"unseen": parts[: len(kept)], "rounds": members.rounds}
+    alone: dict[str, Any] = {"unseen": parts[: len(kept)]}
     columns = members.columns
     alone["members"] = [_sum_of([each], np.ones(1), columns, boosting) for each in kept]
     rounds = members.rounds

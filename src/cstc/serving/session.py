@@ -557,7 +557,7 @@ class Session:
         return False
 
     def _can_evaluate(self) -> bool:
-        """Whether the budget reaches for the learners of a step that was taken up; if not, the rest is spent at once."""
+        """Whether the budget reaches for the learners of a step that was taken up; if not, the rest of it is spent."""
         bill, evaluated = self._bill, self._way.evaluated
         if bill.budget is None or bill.reaches(0, evaluated):
             return True
