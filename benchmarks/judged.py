@@ -42,7 +42,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "18 stages": {"FIRST_STAGES": 10, "FINER": (5, 3)},
     "no regularisation": {"REGULARISED": {"feature_fraction": 1.0, "row_fraction": 1.0, "l2": 0.0}},
     "more regularisation": {"REGULARISED": {"feature_fraction": 0.5, "row_fraction": 0.7, "l2": 5.0}},
-    "80 rounds of a gate": {"GATE_ROUNDS": 80},
 }
 USUAL = [name for name, each in SETS.items() if not each.further and name != "pima_blood_draw"]
 

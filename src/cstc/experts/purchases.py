@@ -2,8 +2,8 @@
 
 One ensemble is boosted while the prices fall.  A feature enters with the first split whose gain on all rows pays its
 whole price at the level that prices have reached by then, so what is left to explain decides, and a feature that only
-repeats an earlier one comes late.  The order in which features enter is cut into stages whose prices grow by a
-constant factor.
+repeats an earlier one comes late.  The order in which features enter is cut into stages: first by prices that grow by
+a constant factor, then, when experts tell what is lost at each of them, finer where that falls most (`chain`).
 
 Which order is best depends on who will buy: if rows may stop on the way, an expensive feature that settles most of them
 is a better beginning than a cheap one that settles few.  So there are two orders: by the prices, and by what features
