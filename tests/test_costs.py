@@ -376,3 +376,13 @@ def test_prices_of_a_forged_file_overflow_nothing():
     resolved = ResolvedCosts(["a", "b"], np.array([1.7e308, 0.1]), np.eye(2, dtype=bool))
     assert resolved.decimal is None
     assert resolved.bill([1]) == 0.1
+
+
+def test_what_is_left_to_pay_is_of_some_columns_and_without_what_is_paid():
+    costs = CostModel({"a": 1.0, "b": 2.0, "draw": 5.0, "c": 4.0}, {"a": ["draw"], "b": ["draw"]})
+    resolved = costs.resolve(["a", "b", "c"])
+    paid = np.array([name in ("draw", "c") for name in resolved.item_names])
+    left = resolved.left_to_pay(paid, np.array([1, 2]))
+    assert left.feature_prices.tolist() == [2.0, 0.0]  # b without the draw, and c
+    assert left.at_hand(paid).tolist() == [1]
+    assert resolved.feature_prices.tolist() == [6.0, 7.0, 4.0]  # what it was made from stays

@@ -2,7 +2,8 @@
 
 Stages are nested sets of columns, and folds are parts of the rows.  Binning every stage, and every fold of it, anew
 takes as long as growing small trees on it.  So columns that always come together are binned as one block; the rows of
-a fold are cut out of the blocks of a stage, which are then put side by side, without looking at a value again.
+a fold are cut out of the blocks of a stage, which are then put side by side, without looking at a value again.  Only
+what a stage that comes later has of a block, and no more of it, is binned once more, for that stage.
 
 What is put together is a copy, and there are dozens of stages: nobody keeps it here, so that of many rows only the
 stages that are being learned from lie in memory, beside the blocks.
@@ -36,7 +37,7 @@ class ColumnBlocks:
     make : callable
         The data set of some columns, not yet binned, with targets, weights and starting scores.
     sets : sequence of int ndarray
-        The sets of columns that will be asked for.
+        The sets of columns that will be asked for, or most of them.
     n_rows : int
     n_jobs : int or None
     ahead : bool
@@ -63,8 +64,8 @@ class ColumnBlocks:
         _, block = np.unique(belongs, axis=1, return_inverse=True)
         block = np.ravel(block)
         parts = [columns[block == number] for number in range(block.max(initial=-1) + 1)]
-        most = max(1, BLOCK_CELLS // max(1, n_rows))
-        self._columns = [each for own in parts for each in np.split(own, range(most, len(own), most))]
+        self._most = max(1, BLOCK_CELLS // max(1, n_rows))
+        self._columns = [piece for own in parts for piece in self._pieces(own)]
         self._binned: dict[int, lightgbm.Dataset] = {}
         if ahead:
             binned = side_by_side([partial(_bin, make, each) for each in self._columns], n_jobs)
@@ -83,13 +84,18 @@ class ColumnBlocks:
         Columns of a set that was not expected, and that cuts a block, are binned for it alone.
         """
         at, rest = self._places(columns)
-        blocks = [self._block(number) for number in at]
-        if len(rest):
-            with self._lock:
-                if rest.tobytes() not in self._rests:
-                    self._rests[rest.tobytes()] = _bin(self._make, rest)
-                blocks.append(self._rests[rest.tobytes()])
+        blocks = [*map(self._block, at), *map(self._rest, self._pieces(rest) if len(rest) else [])]
         return _side_by_side(blocks, rows)
+
+    def _pieces(self, columns: np.ndarray) -> list[np.ndarray]:
+        """As many of them at a time as may be binned together."""
+        return np.split(columns, range(self._most, len(columns), self._most))
+
+    def _rest(self, columns: np.ndarray) -> lightgbm.Dataset:
+        with self._lock:
+            if columns.tobytes() not in self._rests:
+                self._rests[columns.tobytes()] = _bin(self._make, columns)
+            return self._rests[columns.tobytes()]
 
     def _places(self, columns: np.ndarray) -> tuple[list[int], np.ndarray]:
         """The numbers of the blocks that lie in a set of columns, and what of it lies in none of them."""

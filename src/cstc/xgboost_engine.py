@@ -1,6 +1,6 @@
 """Ensembles grown by XGBoost, on the CPU or on a GPU: what `lightgbm_engine` does, for experts and gates.
 
-Prices play no part here: falling and lazy ones are LightGBM's alone (`lightgbm_engine`).
+Prices play no part here: falling, coupled and lazy ones are LightGBM's alone (`lightgbm_engine`).
 
 XGBoost takes no slice of a matrix that it has binned, neither of rows nor of columns, so every ensemble is binned anew.
 Only the matrix itself is kept for all of them, on the GPU where it fits.  There, ensembles grow one after the other.

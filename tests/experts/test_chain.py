@@ -7,7 +7,8 @@ from cstc.boosting import GATE_ROUNDS
 from cstc.experts import purchases
 from cstc.experts.chain import HASTE, OTHERS, ChainGrower, gate_members
 from cstc.experts.expert import constant_expert
-from cstc.losses import LogisticLoss
+from cstc.losses import ErrorLoss, LogisticLoss
+from cstc.model.decisions import Decisions
 from experts.cases import PRICES, boosting, dear_for_some, make_chain, resolved, rows_of
 
 N = 600
@@ -210,3 +211,16 @@ def test_the_cheapest_answer_is_the_better_one_of_two():
     assert own.score.pool.n_learners == 0
     assert own.score.intercept == pytest.approx((y[at].sum() + OTHERS * y.mean()) / (len(at) + OTHERS))
     assert grower.cheapest(at, knowing) is knowing
+
+
+def test_cost_weights_of_money_are_those_of_the_loss_in_its_own_units():
+    """A price that is all that the constant loses in money is all that it loses in the loss that is boosted."""
+    _, _, found, _ = dear_for_some("regression", N)
+    y = (found > np.median(found)).astype(int)
+    loss = LogisticLoss()
+    plain, _ = grower_of(y=y, loss=loss)
+    assert plain.boosted_weight(0.25) == 0.25
+    decisions = Decisions(np.array([[0.0, 300.0], [5000.0, 0.0]]))
+    grower = ChainGrower(plain.rows, plain.boosting, plain.folds, plain.half, print, ErrorLoss(loss, decisions))
+    in_money = 300.0 * np.mean(y == 0)  # with even chances, class 1 is said: that error is the cheaper one
+    assert grower.boosted_weight(in_money) == pytest.approx(np.log(2.0))  # the constant is 0: it knows nothing

@@ -46,7 +46,8 @@ class Bins:
     boosting : Boosting
         How they are binned; bare.
     sets : sequence of int ndarray or None
-        The sets of columns that are asked for; None where rows are few, and are binned for each ensemble.
+        The sets of columns that are asked for, or most of them; None where rows are few, and are binned for each
+        ensemble.
     """
 
     part: Part
@@ -63,8 +64,9 @@ class Bins:
         sets = b"|".join(each.tobytes() for each in self.sets)
         key = ("bins", *self.part.key, sets, self.boosting.constant.tobytes())
         n_columns = len(np.unique(np.concatenate(self.sets)))
-        # a byte for each cell; each block has targets, weights and starting scores, too
-        per_row = n_columns + len(self.sets) * (8 + 8 * len(self.boosting.constant))
+        # a byte for each cell, and for those of stages that come later again; each block has targets, weights and
+        # starting scores, too
+        per_row = 2 * n_columns + len(self.sets) * (8 + 8 * len(self.boosting.constant))
         blocks = KEPT(key, lambda: self._blocks(y, weights), lambda _: len(y) * per_row)
         return Binned(boosting, Rows(None, y, weights), columns, blocks)
 

@@ -2,8 +2,8 @@
 
 A chain has one order of buying for all rows.  Where rows need different features, and cheap ones tell which (`needs`,
 `parting`), every group gets chains of its own, with experts and gates that learn from its rows alone (`chain`,
-`gates`).  Growing them takes about as long as growing those of all rows.  So a partition is tried first, with one small
-ensemble for each group.
+`gates`).  Growing them takes about as long as growing those of all rows.  So a partition is tried first, with two
+ensembles for each group, one for each half of some rows.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ def tried(grower: ChainGrower, needs: Needs, parted: Parted, cost_weight: float)
     costs, rows = grower.boosting.costs, needs.rows
     group = parted.partition.groups(rows.X)
     margins, prices = np.empty((len(rows), len(grower.boosting.constant))), np.empty(len(rows))
+    boosted_weight = grower.boosted_weight(cost_weight)
 
     def try_out(number: int, taught: bool) -> None:
         at = group == number
@@ -80,8 +81,9 @@ def tried(grower: ChainGrower, needs: Needs, parted: Parted, cost_weight: float)
             return
         own, judges = rows.take(teach), rows.take(hear)
         constant = grower.constant_of(own)
-        paid, columns = may_buy(needs, parted, number, at)
-        margins[hear], used, n_trees = constant, np.zeros(0, dtype=int), 0
+        paid, columns = _may_buy(needs, parted, number, at)
+        margins[hear], used = constant, np.zeros(0, dtype=int)
+        n_trees = len(parted.partition.features[number])  # the splits on the way
         if len(columns) and len(teach):
             boosting = replace(
                 grower.boosting.on(columns),
@@ -93,13 +95,13 @@ def tried(grower: ChainGrower, needs: Needs, parted: Parted, cost_weight: float)
             booster = boost(
                 boosting,
                 own.on(columns),
-                cost_weight=grower.boosted_weight(cost_weight),
+                cost_weight=boosted_weight,
                 penalty="coupled",
                 validation=judges.on(columns),
             )
             pool, weights = trees_of(booster, len(constant))
             margins[hear] += pool.scores(dense(judges.on(columns).X), weights)
-            used, n_trees = columns[pool.feature_order()], pool.n_learners
+            used, n_trees = columns[pool.feature_order()], n_trees + pool.n_learners
         prices[hear] = costs.charge((paid | costs.items_of(used))[None, :], n_trees)[0]
 
     numbers = range(parted.partition.n_groups)
@@ -109,7 +111,7 @@ def tried(grower: ChainGrower, needs: Needs, parted: Parted, cost_weight: float)
     return float(np.average(losses, weights=rows.weights))
 
 
-def may_buy(needs: Needs, parted: Parted, number: int, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _may_buy(needs: Needs, parted: Parted, number: int, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What a group has paid when it is told from the others, as items, and the columns that it may look at in the end.
 
     `at` (bool) are the rows of the group, of those that needs are known of.
@@ -150,7 +152,7 @@ class Groups:
         self._prices: list[float] = []
         told = partition.groups(needs.rows.X)
         for number, at in enumerate(self._rows):
-            paid, columns = may_buy(needs, parted, number, told == number)
+            paid, columns = _may_buy(needs, parted, number, told == number)
             grower.report(f"group {number + 1} of {partition.n_groups}, {len(at)} rows, {len(columns)} features")
             self._chains.append(grower.grow(at, columns, paid))
             n_splits = len(partition.features[number])

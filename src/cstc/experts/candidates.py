@@ -341,7 +341,7 @@ def _groups_of(family: Family) -> Groups | str:
     best, least = None, 1.0
     for parted in found[:MOST_TRIED]:
         lost = [tried(grower, needs, parted, each) / known[each] for each in cost_weights]
-        cost_weights = [cost_weights[int(np.argmin(lost))]]  # where the first one is best, the others are tried, too
+        cost_weights = [cost_weights[int(np.argmin(lost))]]  # the others are tried only where the first one did best
         if min(lost) < least:
             best, least = parted, min(lost)
     if best is None:

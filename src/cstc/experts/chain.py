@@ -281,13 +281,14 @@ class ChainGrower:
         progress.begin(f"orders of buying{of_whom}", work, once=whole)
         risk = self.risk(np.tile(boosting.constant, (len(rows), 1)), rows)
         orders = orders_of(boosting, rows, columns, paid, risk)
-        sets = [columns, *(order.steps[step].columns for order in orders for step in order.cut(FIRST_STAGES))]
+        cuts = [order.cut(FIRST_STAGES) for order in orders]
+        sets = [columns, *(order.steps[step].columns for order, cut in zip(orders, cuts, strict=True) for step in cut)]
         blocks = bin_for_all(boosting, rows, [each for each in sets if len(each)], ahead=boosting.workers is None)
         name = f"the expert on all features{of_whom}"
         if whole:
             self.report(f"experts on up to {len(columns)} features")
             boosting = self.of_experts = self._for_objective(experts, columns, name, blocks)
-        staged = self._staged(orders, experts, boosting, blocks, [(columns, boosting, name)], of_whom)
+        staged = self._staged(orders, cuts, experts, boosting, blocks, [(columns, boosting, name)], of_whom)
         self.n_grown += len(experts)
         everything = experts[columns, boosting]
         if boosting.costs.evaluation:
@@ -316,6 +317,7 @@ class ChainGrower:
     def _staged(
         self,
         orders: Sequence[Order],
+        cuts: list[list[int]],
         experts: _ExpertStore,
         boosting: Boosting,
         blocks: Shared | None,
@@ -324,15 +326,17 @@ class ChainGrower:
     ) -> list[list[tuple[Stage, Expert]]]:
         """The stages of each order, with their experts; those that are wanted `first` grow beside them.
 
-        An order is cut where prices have grown by a factor, and then finer where one expert loses much more than the
-        next one: between those, rows have something to choose.
+        An order is cut where prices have grown by a factor (`cuts`), and then finer where what experts lose falls most
+        from one to the next: between those, rows have something to choose.
         """
-        cuts = [order.cut(FIRST_STAGES) for order in orders]
-        wanted = first
+
+        def lost(order: Order, step: int) -> float:
+            return self.risk(experts[order.steps[step].columns, boosting].margins, experts.rows)
+
+        wanted, new = list(first), cuts
         for n_more in (*FINER, 0):
-            for order, cut in zip(orders, cuts, strict=True):
-                for step in cut:
-                    stage = order.steps[step]
+            for order, steps in zip(orders, new, strict=True):
+                for stage in (order.steps[step] for step in steps):
                     name = f"the expert of the stage at {stage.price:g}, {order.name}{of_whom},"
                     wanted.append((stage.columns, boosting, name))
                     if boosting.costs.evaluation and len(stage.columns):
@@ -340,12 +344,13 @@ class ChainGrower:
             asked = [(columns, how) for columns, how, _ in wanted]
             boosting.progress.begin(f"experts{of_whom}", *experts.work(asked), once=not of_whom)
             experts.grow(asked, [name for *_, name in wanted], blocks)
-            wanted = []
-            for order, cut in zip(orders, cuts, strict=True):
-                grown = [experts[order.steps[step].columns, boosting] for step in cut]
-                known = {step: self.risk(each.margins, experts.rows) for step, each in zip(cut, grown, strict=True)}
-                cut += order.cut_finer(known, n_more)
-                cut.sort()
+            new = [
+                order.cut_finer({step: lost(order, step) for step in cut}, n_more)
+                for order, cut in zip(orders, cuts, strict=True)
+            ]
+            wanted, cuts = [], [sorted(cut + more) for cut, more in zip(cuts, new, strict=True)]
+            if not any(new):
+                break
         return [
             [(order.steps[step], experts[order.steps[step].columns, boosting]) for step in cut]
             for order, cut in zip(orders, cuts, strict=True)

@@ -327,8 +327,8 @@ def _instead(store: Fallbacks, family: Family, source: int, option: _Option) -> 
         risk = family.grower.risk(np.tile(boosting.constant, (len(rows), 1)))
         some = rows.take(some_of(np.arange(len(rows)), MOST_TEACHERS))
         orders = orders_of(boosting, some, left, costs.prices == 0, risk) if len(left) else []
-        stages = [order.steps[step] for order in orders[:1] for step in order.cut(MOST_STAGES)]
-        store.orders[source] = [stage for stage in stages if len(stage.columns)]
+        cut = [order.steps[step] for order in orders[:1] for step in order.cut(MOST_STAGES)]
+        store.orders[source] = [stage for stage in cut if len(stage.columns)]
     stages = store.orders[source]
     affordable = [stage for stage in stages if stage.price <= option.price]
     if affordable:

@@ -34,7 +34,7 @@ EXPONENTS = {"by price": 1.0, "by gain": 0.0}  # of the prices, one order for ea
 FIRST_STAGES = 7  # that are not free, of an order; others are added where they tell most
 FINER = (3, 2)  # so many, one after the other
 MOST_STAGES = FIRST_STAGES + sum(FINER)
-SLIGHT = 0.01  # part of what all stages together lose less, under which nothing is added between two of them
+LEAST_FALL = 0.01  # part of what all stages together lose less, under which nothing is added between two of them
 MOST_ROWS = 20_000  # that an order is found from
 
 
@@ -71,7 +71,7 @@ class Order:
         there, half is expected on either side.
         """
         gaps = [(known[low] - known[high], low, high) for low, high in pairwise(sorted(known))]
-        least = SLIGHT * (max(known.values()) - min(known.values()))
+        least = LEAST_FALL * (max(known.values()) - min(known.values()))
         found: list[int] = []
         while len(found) < n:
             gaps = [gap for gap in gaps if gap[2] - gap[1] > 1 and gap[0] > least]
@@ -123,7 +123,10 @@ def _steps(order: list[int], costs: ResolvedCosts) -> list[Stage]:
         bought = bought | costs.feature_items[column]
         steps.append(bought)
     prices, first = np.unique(costs.bills(np.array(steps)), return_index=True)
-    found = [Stage(costs.at_hand(steps[at]), float(price)) for price, at in zip(prices, first, strict=True)]
+    # a column can be had from the step on at which the last of its items is bought
+    since = len(steps) - np.sum(steps, axis=0)
+    there = np.where(costs.feature_items, since, 0).max(axis=1, initial=0)
+    found = [Stage(np.flatnonzero(there <= at), float(price)) for price, at in zip(prices, first, strict=True)]
     none = [Stage(np.zeros(0, dtype=int), 0.0)]  # where evaluation costs, even free features have a price
     return none + found if costs.evaluation and len(found[0].columns) else found
 
