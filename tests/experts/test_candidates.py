@@ -449,16 +449,16 @@ def test_of_many_rows_the_gates_of_one_order_tell_what_to_expect_of_the_other(ma
     assert induced(least - 1e-6) == 2
 
 
-def with_groups(monkeypatch, values, grow=lambda *given: Found()):
-    """Partitions that lose `values` when they are tried, and what was asked for."""
+def with_groups(monkeypatch, values, grow=lambda *given: Found(), at=0.1):
+    """Partitions that lose `values` when they are tried at a cost weight and much at others; what was asked for."""
     asked = SimpleNamespace(needs=0, tried=[], grown=[])
 
     def needs_of(*given):
         asked.needs += 1
 
-    def tried(grower, needs, parted):
-        asked.tried.append(parted.name)
-        return values[parted.name]
+    def tried(grower, needs, parted, cost_weight):
+        asked.tried.append((parted.name, cost_weight))
+        return values[parted.name] if cost_weight == pytest.approx(at) else 100.0
 
     def grown(grower, needs, parted, free):
         asked.grown.append(parted.name)
@@ -484,7 +484,9 @@ def test_groups_are_grown_if_they_do_better_than_chains_when_tried(values, grown
     asked = with_groups(monkeypatch, values)
     family = family_of([simple_chain()], Screens())
     *_, branches, _ = candidates_for(family, 0.1)
-    assert asked.tried == list(range(min(4, len(values))))
+    # the first one at a larger cost weight, too; where it does better, the others are tried
+    tried = [(0, 0.1), (0, 0.8), (1, 0.1), (2, 0.1), (3, 0.1)]
+    assert asked.tried == [(name, pytest.approx(weight)) for name, weight in tried if name < len(values)]
     assert asked.grown == grown
     if not grown:
         assert (branches.name, branches.why_not) == ("branches", "rows do not seem to need different features")
@@ -493,6 +495,15 @@ def test_groups_are_grown_if_they_do_better_than_chains_when_tried(values, grown
     assert branches.history == pytest.approx([1.1, 0.0])
     candidates_for(family, 0.003)  # all cost weights share them
     assert (asked.needs, asked.grown) == (1, grown)
+
+
+def test_groups_are_tried_where_prices_are_weighed_more(monkeypatch):
+    """At eight times the cost weight that shows them, where the chain loses 1 and pays 0.8."""
+    chain = simple_chain()
+    asked = with_groups(monkeypatch, [1.9, 1.7, 1.75], at=0.8)
+    candidates_for(family_of([chain], Screens()), 0.1)
+    assert asked.tried == [(k, pytest.approx(weight)) for k, weight in [(0, 0.1), (0, 0.8), (1, 0.8), (2, 0.8)]]
+    assert asked.grown == [1]
 
 
 def test_where_prices_have_no_part_nobody_asks_what_rows_need(monkeypatch):
