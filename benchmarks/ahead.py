@@ -46,6 +46,8 @@ from cstc.metrics import ndcg
 from cstc.model import probabilities
 
 TARGETS = (0.80, 0.90, 0.95, 0.98, 0.99)
+PARTS = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5)  # of the full cost, at which rankings are told
+RANKINGS = {"mq2007_partial", "mslr_sample"}
 STRENGTHS = np.geomspace(1.0, 1e-5, 14)  # 1: a typical feature costs all risk that the constant leaves
 LARGE = 3000  # rows
 ESTIMATORS = {"classes": CSTCClassifier, "regression": CSTCRegressor, "ranking": CSTCRanker}
@@ -261,6 +263,7 @@ def run_ours(train: Data, validation: Data, test: Data, state: int, method: Expe
     for row, model in zip(frontier.tried_, frontier.tried_models_, strict=True):
         # what validation data says is in the frontier's own table, in the same measures
         point = {"validation_quality": row["validation_quality"], "validation_cost": row["mean_cost"]}
+        point["all_quality"] = row["quality"]  # by out-of-fold rows as well, which `Frontier.best` chooses by
         points.append(point | judge(model.model_, test=test))
     return points
 
@@ -297,14 +300,14 @@ def run_state(data: Data, state: int, regularised: bool, known: Path, their: Pat
 # ------------------------------------------------------------------------------------------------ the measure
 
 
-def played(points: list[dict], constant: float, budgets: np.ndarray) -> np.ndarray:
-    """Test cost and quality at each budget, of the affordable point that validation data prefers."""
+def played(points: list[dict], constant: float, budgets: np.ndarray, by: str = "validation_quality") -> np.ndarray:
+    """Test cost and quality at each budget, of the affordable point that validation data prefers, or another figure."""
     by_cost = sorted(points, key=lambda point: point["validation_cost"])
     curve = np.empty((len(budgets), 2))
     best, at = None, 0
     for number, budget in enumerate(budgets):
         while at < len(by_cost) and by_cost[at]["validation_cost"] <= budget:
-            if best is None or by_cost[at]["validation_quality"] > best["validation_quality"]:
+            if best is None or by_cost[at][by] > best[by]:
                 best = by_cost[at]
             at += 1
         curve[number] = (0.0, constant) if best is None else (best["test_cost"], best["test_quality"])
@@ -387,6 +390,8 @@ def report(cache: Path) -> dict:
             "cost": {who: measure.costs(who, np.arange(n)).tolist() for who in ("cstc", "cegb")},
             "full": measure.full.mean(axis=0).tolist(),
         }
+    for name in sorted(RANKINGS & measures.keys()):
+        tell_budgets(name, [json.loads(path.read_text()) for path in sorted(cache.glob(f"{name}-*.json"))])
     plain = [name for name in measures if name != "pima_blood_draw" and not SETS[name].further]
     for title, chosen in (
         (f"sets of {LARGE} rows and more", [name for name in plain if rows[name] >= LARGE]),
@@ -398,6 +403,22 @@ def report(cache: Path) -> dict:
             print(f"geometric mean over {title}: {mean:.3f}  ({low:.2f} - {high:.2f}), {len(chosen)} sets")
             result[title] = {"mean": mean, "interval": [float(low), float(high)], "sets": chosen}
     return result
+
+
+def tell_budgets(name: str, states: list[dict]) -> None:
+    """Test quality within parts of the full cost, mean over states: chosen by validation rows, and as users would."""
+    who = {"cstc": ("cstc", "validation_quality"), "CEGB": ("cegb", "validation_quality")}
+    if all("all_quality" in point for state in states for point in state["cstc"]):
+        who["cstc by Frontier.best"] = ("cstc", "all_quality")
+    for title, (method, by) in who.items():
+        told = []
+        for part in PARTS:
+            found = [
+                played(state[method], state["constant"], np.array([part * state["full"]["test_cost"]]), by)[0, 1]
+                for state in states
+            ]
+            told.append(f"{np.mean(found):.4f} at {part:.0%}")
+        print(f"  {name}, {title}: " + ", ".join(told))
 
 
 def compare(cache: Path, earlier: Path) -> None:
