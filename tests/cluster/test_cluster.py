@@ -98,7 +98,7 @@ def test_samples_are_the_same_here_and_there(task, client, tmp_path):
     assert files_of(there, tmp_path) == files_of(here, tmp_path)
 
 
-@pytest.mark.parametrize("moment", [1, 15, 40])
+@pytest.mark.parametrize("moment", [1, 15, 30])
 def test_a_worker_that_is_killed_costs_time_only(moment, client, tmp_path, monkeypatch):
     X, y, _ = world("two classes")
     here = files_of(frontier("two classes").fit(X, y), tmp_path)
