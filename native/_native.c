@@ -1,5 +1,5 @@
 /* Prediction of a fitted tree, of many rows or of one whose values are still coming in, and what is bought on the way.
- * Towards the end, the products of training (paper/codes.py).
+ * Towards the end, learners without some columns (model/averaging.py), and the products of training (paper/codes.py).
  *
  * All walks have a twin in Python (model/fitted.py, model/pool.py, serving/walk) and add in the same order, learner by
  * learner, so that the answers have the same bits.  `Packed` (model/native.py) has checked all positions,
@@ -18,6 +18,7 @@
 #include <Python.h>
 #include <structmember.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define BLOCK 128
@@ -1679,6 +1680,192 @@ done:
     return result;
 }
 
+/* -- learners that look at none of some columns -------------------------------------------------------------------- */
+
+#define MOST_DEPTH 5000 /* of a learner: each level is a call */
+
+enum { DEAD_SPLIT = 1, DEAD_LEAF = 2 };
+enum { NO_MEMORY = 1, NO_TREE = 2 };
+
+/* A list that grows. */
+typedef struct {
+    void *items;
+    Py_ssize_t n, room;
+} List;
+
+/* Room for one more item of a list; NULL if there is no memory. */
+static void *one_more(List *list, size_t size)
+{
+    if (list->n == list->room) {
+        Py_ssize_t room = list->room ? 2 * list->room : 256;
+        void *items = realloc(list->items, (size_t)room * size);
+        if (!items)
+            return NULL;
+        list->items = items;
+        list->room = room;
+    }
+    return (char *)list->items + (size_t)list->n++ * size;
+}
+
+/* A position of a new learner. */
+typedef struct {
+    int64_t origin; /* the old position that it does the same as; -1 for a leaf with a value of its own */
+    int64_t left, right;
+    double value;
+} Made;
+
+/* Learners in the making; `_Rewriting` (model/averaging.py) is the same in Python, and says what is made. */
+typedef struct {
+    const int64_t *feature, *left, *right, *linear;
+    const double *share, *value, *means;
+    const uint8_t *dead;
+    Py_ssize_t n_positions, n_means;
+    List made;    /* of Made */
+    List waiting; /* of int64_t: made positions that no learner has yet; a visit leaves what it found on top */
+    int wrong;
+} Rewriting;
+
+static int64_t make(Rewriting *self, int64_t origin, int64_t left, int64_t right, double value)
+{
+    Made *made = one_more(&self->made, sizeof(Made));
+    if (!made) {
+        self->wrong = NO_MEMORY;
+        return -1;
+    }
+    *made = (Made){origin, left, right, value};
+    return (int64_t)self->made.n - 1;
+}
+
+static void let_wait(Rewriting *self, int64_t position)
+{
+    int64_t *place = one_more(&self->waiting, sizeof(int64_t));
+    if (place)
+        *place = position;
+    else
+        self->wrong = NO_MEMORY;
+}
+
+static double visit_old(Rewriting *self, int64_t at, double factor, int depth);
+
+/* One side of a split; the number of positions that it left on top, at least one. */
+static Py_ssize_t visit_side(Rewriting *self, int64_t at, double factor, int depth)
+{
+    const Py_ssize_t before = self->waiting.n;
+    double left_over = visit_old(self, at, factor, depth);
+    if (left_over != 0.0 || self->waiting.n == before)
+        let_wait(self, make(self, -1, -1, -1, left_over));
+    return self->waiting.n - before;
+}
+
+/* Leave positions on top whose sum is `factor` times what the old one says on average; the constant beside them. */
+static double visit_old(Rewriting *self, int64_t at, double factor, int depth)
+{
+    if (self->wrong)
+        return 0.0;
+    if (at < 0 || at >= self->n_positions || depth > MOST_DEPTH) {
+        self->wrong = NO_TREE;
+        return 0.0;
+    }
+    if (self->feature[at] < 0) {
+        const int64_t column = self->linear[at];
+        double value = factor * self->value[at];
+        if (column < 0)
+            return value;
+        if (self->dead[at] & DEAD_LEAF && column < self->n_means)
+            return value * self->means[column];
+        let_wait(self, make(self, at, -1, -1, value));
+        return 0.0;
+    }
+    if (self->dead[at] & DEAD_SPLIT) {
+        const double share = self->share[at];
+        double constant = 0.0;
+        if (share > 0) /* where no training row went, nothing is known */
+            constant += visit_old(self, self->left[at], factor * share, depth + 1);
+        if (1.0 - share > 0)
+            constant += visit_old(self, self->right[at], factor * (1.0 - share), depth + 1);
+        return constant;
+    }
+    const Py_ssize_t before = self->waiting.n;
+    const Py_ssize_t n_left = visit_side(self, self->left[at], factor, depth + 1);
+    const Py_ssize_t n_right = visit_side(self, self->right[at], factor, depth + 1);
+    /* the shorter side is filled up with leaves that say nothing; their numbers follow each other */
+    const Py_ssize_t n = n_left > n_right ? n_left : n_right, n_short = n_left < n_right ? n_left : n_right;
+    const int64_t first_filler = (int64_t)self->made.n;
+    for (Py_ssize_t i = n_short; i < n && !self->wrong; i++)
+        make(self, -1, -1, -1, 0.0);
+    for (Py_ssize_t i = 0; i < n && !self->wrong; i++) {
+        const int64_t *sides = (const int64_t *)self->waiting.items + before, filler = first_filler + i - n_short;
+        int64_t left = i < n_left ? sides[i] : filler, right = i < n_right ? sides[n_left + i] : filler;
+        let_wait(self, make(self, at, left, right, 0.0));
+    }
+    if (!self->wrong) { /* the pairs take the place of both sides */
+        int64_t *sides = (int64_t *)self->waiting.items + before;
+        memmove(sides, sides + n_left + n_right, (size_t)n * sizeof(int64_t));
+        self->waiting.n = before + n;
+    }
+    return 0.0;
+}
+
+/* rewrite(roots, feature, left, right, linear, share, value, dead, means): the learners of some roots without what is
+ * dead (a byte of each position: bit 0 its split, bit 1 its leaf).  Three bytes objects: the positions that were made
+ * (`Made`), the new roots, and how many of them each old one has, both int64. */
+static PyObject *rewrite(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *arrays[9], *result = NULL;
+    Py_buffer found[9];
+    int n_found = 0;
+    List counts = {0};
+    Rewriting self = {0};
+    if (!PyArg_UnpackTuple(args, "rewrite", 9, 9, arrays, arrays + 1, arrays + 2, arrays + 3, arrays + 4, arrays + 5,
+                           arrays + 6, arrays + 7, arrays + 8))
+        return NULL;
+    for (; n_found < 9; n_found++)
+        if (PyObject_GetBuffer(arrays[n_found], found + n_found, PyBUF_SIMPLE) < 0)
+            goto done;
+    const Py_ssize_t n = self.n_positions = found[7].len;
+    int right = found[0].len % 8 == 0 && found[8].len % 8 == 0;
+    for (int i = 0; i < 9; i++)
+        right = right && (i == 7 || (uintptr_t)found[i].buf % 8 == 0) && (i < 1 || i > 6 || found[i].len / 8 == n);
+    if (!right) {
+        PyErr_SetString(PyExc_ValueError, "an array of the learners has the wrong size, or is not aligned");
+        goto done;
+    }
+    const int64_t *roots = found[0].buf;
+    self.feature = found[1].buf;
+    self.left = found[2].buf;
+    self.right = found[3].buf;
+    self.linear = found[4].buf;
+    self.share = found[5].buf;
+    self.value = found[6].buf;
+    self.dead = found[7].buf;
+    self.means = found[8].buf;
+    self.n_means = found[8].len / 8;
+    PyThreadState *thread = PyEval_SaveThread();
+    for (Py_ssize_t i = 0; i < found[0].len / 8 && !self.wrong; i++) {
+        int64_t *count = one_more(&counts, sizeof(int64_t));
+        if (count)
+            *count = (int64_t)visit_side(&self, roots[i], 1.0, 0);
+        else
+            self.wrong = NO_MEMORY;
+    }
+    PyEval_RestoreThread(thread);
+    if (self.wrong == NO_MEMORY)
+        PyErr_NoMemory();
+    else if (self.wrong)
+        PyErr_SetString(PyExc_ValueError, "the weak learners name positions that do not exist, or go round in circles");
+    else
+        result = Py_BuildValue("y#y#y#", (const char *)self.made.items, self.made.n * (Py_ssize_t)sizeof(Made),
+                               (const char *)self.waiting.items, self.waiting.n * 8, (const char *)counts.items,
+                               counts.n * 8);
+done:
+    free(self.made.items);
+    free(self.waiting.items);
+    free(counts.items);
+    for (int i = 0; i < n_found; i++)
+        PyBuffer_Release(found + i);
+    return result;
+}
+
 /* -- the module ---------------------------------------------------------------------------------------------------- */
 
 /* any_infinite(X): whether one of these float64 numbers is infinite. */
@@ -1764,6 +1951,7 @@ static int clear(PyObject *module)
 
 static PyMethodDef methods[] = {
     {"multiply", multiply_codes, METH_VARARGS, "Outputs of weak learners, as codes of leaves, times a matrix."},
+    {"rewrite", rewrite, METH_VARARGS, "Learners that look at none of some columns."},
     {"any_infinite", any_infinite, METH_O, "Whether one of these numbers is infinite."},
     {NULL, NULL, 0, NULL},
 };

@@ -75,12 +75,29 @@ def test_weights_count():
     np.testing.assert_allclose(found.worth(at), np.average(found.lost[at], axis=0, weights=weights[at]))
 
 
-def test_of_many_rows_some_are_attributed(monkeypatch):
-    monkeypatch.setattr("cstc.needs.MOST_ROWS", 500)
-    monkeypatch.setattr("cstc.needs.FEWER_ROWS", 100)
+def test_of_many_rows_some_teach_and_fewer_are_attributed(monkeypatch):
+    monkeypatch.setattr("cstc.needs.TAUGHT", (500, 100))
+    monkeypatch.setattr("cstc.needs.ATTRIBUTED", (300, 50))
+    taught = []
+    monkeypatch.setattr("cstc.needs.boost", lambda model, rows, **given: taught.append(len(rows)) or boost(model, rows))
     X, y = selected()
-    found = needs_of(boosting(resolved(np.ones(4))), rows_of(X, y), HALF, SquaredLoss())
-    assert len(found.rows) == len(found.half) == len(found.lost) == 500
+    weights, factor = np.arange(1.0, N + 1), np.arange(N) + 0.5
+    found = needs_of(boosting(resolved(np.ones(4))), rows_of(X, y, weights), HALF, SquaredLoss(), factor)
+    assert sum(taught) == 500
+    assert len(found.rows) == len(found.half) == len(found.factor) == 500
+    assert len(found.told) == len(found.lost) == len(found.told_rows) == 300
+    assert found.half[found.told].sum() == 150
+    drawn = np.rint(found.factor - 0.5).astype(int)  # the rows that they are
+    np.testing.assert_array_equal(found.rows.X, X[drawn])
+    np.testing.assert_array_equal(found.half, HALF[drawn])
+    np.testing.assert_array_equal(found.told_rows.X, X[drawn[found.told]])
+    at = found.rows.X[:, 0] > 0
+    told = at[found.told]
+    worth = np.average(found.lost[told], axis=0, weights=weights[drawn[found.told]][told])
+    np.testing.assert_allclose(found.worth(at), worth)
+    assert (found.worth(np.isin(np.arange(500), found.told, invert=True)) == 0).all()  # of whom nothing is known
+    plain = needs_of(boosting(resolved(np.ones(4))), rows_of(X, y, weights), HALF, SquaredLoss())
+    np.testing.assert_allclose(found.lost, plain.lost * found.factor[found.told, None], rtol=1e-4)
 
 
 def test_a_sparse_matrix_needs_what_a_dense_one_needs():

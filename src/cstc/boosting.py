@@ -45,7 +45,7 @@ __all__ = [
 
 MIN_DATA_IN_LEAF = 20
 MOST_LEAVES = 1 << 17  # LightGBM takes no more
-GATE_ROUNDS = 40
+GATE_ROUNDS = 25
 MOST_JUDGES = 5000  # rows that stop boosting, of many, for each 200 rounds that it may take: late gains are small
 #: The same trees, whatever the number of threads.
 REPEATABLE = {"deterministic": True, "force_col_wise": True, "verbosity": -1}

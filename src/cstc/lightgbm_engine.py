@@ -36,8 +36,9 @@ __all__ = [
 
 #: Parts of a data set may be small enough for columns to be filtered that others need.
 SHARED_BINS = {"feature_pre_filter": False}
-#: Gates learn from differences of expected losses, which are smooth: few leaves, strong shrinkage.
-GATE = {"objective": "regression", "learning_rate": 0.15, "num_leaves": 8, "lambda_l2": 10.0, "feature_fraction": 0.8}
+#: Gates learn from differences of expected losses, which are smooth: few leaves, strong shrinkage, few bins.
+GATE = {"objective": "regression", "learning_rate": 0.24, "num_leaves": 8, "lambda_l2": 10.0, "feature_fraction": 0.8}
+GATE_BINS = 63  # of few rows, where most of the time goes by bins; many rows are binned already
 
 
 def boost(
@@ -262,7 +263,7 @@ class GainRegression:
                 np.zeros(len(at)),
                 weight=weights,
                 categorical_feature=list(boosting.on(columns).categorical),
-                params=self._parameters,
+                params=self._parameters | {"max_bin": GATE_BINS},
                 free_raw_data=True,
             ).construct()
         else:

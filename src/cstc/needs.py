@@ -15,11 +15,12 @@ is: good enough to tell rows apart, not to say what a group must buy.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
 from .boosting import Boosting, work_of
+from .capacity import capacity_for
 from .costs import ResolvedCosts
 from .lightgbm_engine import attributions, boost
 from .losses import Loss
@@ -29,12 +30,12 @@ from .rows import Rows, some_of
 
 __all__ = ["Needs", "needs_of"]
 
-#: Rows that are attributed; each half of them teaches the ensemble for the other.  Attributions take as long as there
-#: are trees, of which several classes have more.
-MOST_ROWS, FEWER_ROWS = 6000, 2000
+#: Rows that teach, each half of them the ensemble for the other, and rows that are attributed: of one output, and of
+#: many.  An attribution takes as long as there are trees, and far longer than growing them.
+TAUGHT, ATTRIBUTED = (6000, 2000), (4000, 1000)
 #: Of a tree: a selector of selectors, the selector and the feature that it names must fit on one branch.
 LEAVES, DEPTH = 31, 8
-ATTRIBUTED = 1000  # rows at a time
+AT_A_TIME = 1000  # rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +48,13 @@ class Needs:
         Some of the training rows.
     half : bool ndarray of shape (n,)
         Each half of them was attributed by what the other one taught.
-    lost : float ndarray of shape (n, n_items)
+    lost : float ndarray of shape (n_told, n_items)
         In standard units of what is weighed against cost.
     costs : ResolvedCosts
     factor : float ndarray of shape (n,) or float
         What errors at each row are multiplied by; `lost` is, too.
+    told : int ndarray of shape (n_told,) or None
+        Those of the rows that were attributed; None: all of them.
     """
 
     rows: Rows
@@ -59,10 +62,19 @@ class Needs:
     lost: np.ndarray
     costs: ResolvedCosts
     factor: np.ndarray | float = 1.0
+    told: np.ndarray | None = None
+
+    @cached_property
+    def told_rows(self) -> Rows:
+        """The rows of `lost`."""
+        return self.rows if self.told is None else self.rows.take(self.told)
 
     def worth(self, at: np.ndarray) -> np.ndarray:
-        """What each item is worth to some rows (bool) on average."""
-        return np.average(self.lost[at], axis=0, weights=self.rows.weights[at])
+        """What each item is worth to some of the rows (bool) on average, by those of them that were attributed."""
+        known = at if self.told is None else at[self.told]
+        if not known.any():
+            return np.zeros(self.lost.shape[1])
+        return np.average(self.lost[known], axis=0, weights=self.told_rows.weights[known])
 
 
 def needs_of(
@@ -72,25 +84,30 @@ def needs_of(
 
     Errors at a row are multiplied by its `factor`, if there are any.
     """
-    most = max(FEWER_ROWS, min(MOST_ROWS, 2 * MOST_ROWS // len(boosting.constant)))
-    at = some_of(np.arange(len(rows)), most)
+    n_taught, n_attributed = (
+        max(least, min(most, 2 * most // len(boosting.constant))) for most, least in (TAUGHT, ATTRIBUTED)
+    )
+    at = some_of(np.arange(len(rows)), n_taught)
     factor = np.ones(len(at)) if factor is None else factor[at]
     rows, half = rows.take(at), half[at]
-    boosting = replace(boosting, n_leaves=LEAVES, depth=max(DEPTH, boosting.depth))
     n_half = len(rows) // 2
+    n_rounds = min(boosting.n_rounds, capacity_for(n_half).n_rounds)
+    boosting = replace(boosting, n_rounds=n_rounds, n_leaves=LEAVES, depth=max(DEPTH, boosting.depth))
     boosting.progress.begin("what rows need", 2 * work_of(n_half, rows.X.shape[1], boosting.n_rounds), 2)
+    heard = [some_of(np.flatnonzero(part), n_attributed // 2) for part in (~half, half)]
     lost = np.empty((len(rows), boosting.costs.n_items), dtype=np.float32)
 
-    def hear(taught: np.ndarray) -> None:
-        hears = np.flatnonzero(~taught)
-        judges = rows.take(hears)
-        booster = boost(boosting, rows.take(np.flatnonzero(taught)), validation=judges)
-        for block in blocks(judges.X, ATTRIBUTED):
-            shares = attributions(booster, dense(judges.X, block), len(boosting.constant))
+    def hear(taught: np.ndarray, hears: np.ndarray) -> None:
+        booster = boost(boosting, rows.take(np.flatnonzero(taught)), validation=rows.take(np.flatnonzero(~taught)))
+        asked = rows.take(hears).X
+        for block in blocks(asked, AT_A_TIME):
+            shares = attributions(booster, dense(asked, block), len(boosting.constant))
             lost[hears[block]] = _lost(boosting, shares, stakes)
 
-    side_by_side([partial(hear, taught) for taught in (half, ~half)], boosting.n_jobs)
-    return Needs(rows, half, lost * factor[:, None].astype(np.float32), boosting.costs, factor)
+    side_by_side([partial(hear, *each) for each in zip((half, ~half), heard, strict=True)], boosting.n_jobs)
+    told = np.sort(np.concatenate(heard))
+    weighed = lost[told] * factor[told, None].astype(np.float32)
+    return Needs(rows, half, weighed, boosting.costs, factor, told)
 
 
 def _lost(boosting: Boosting, shares: np.ndarray, stakes: Loss) -> np.ndarray:

@@ -112,7 +112,7 @@ class Parted:
 
 def part(needs: Needs, unit: float, columns: np.ndarray, categorical: Sequence[int]) -> list[Parted]:
     """Partitions that promise something, the best one first.  Splits may look at `columns`, if they are cheap."""
-    rows, costs = needs.rows, needs.costs
+    rows, costs = needs.told_rows, needs.costs
     least = max(LEAST_ROWS, int(LEAST_SHARE * len(rows)))
     if len(rows) < FEWEST_ROWS:
         return []
@@ -278,7 +278,8 @@ class _Weighed:
         self.cost_weight = cost_weight
         self._lost, self._items = needs.lost, needs.costs.feature_items
         self._prices = cost_weight * needs.costs.prices
-        self._weights = needs.rows.weights / needs.rows.weights.sum()
+        weights = needs.told_rows.weights
+        self._weights = weights / weights.sum()
         self.together = float(np.minimum(self._prices, self._weights @ self._lost).sum())
         self.by_row = float((self._weights @ np.minimum(self._prices, self._lost)).sum())
         self.spent = float(self._weights @ (self._lost > self._prices) @ needs.costs.prices)  # if each buys its own

@@ -1,5 +1,6 @@
 """The compiled walk does what numpy does, to the last bit."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -7,10 +8,12 @@ import sys
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 import cstc.model.native as native
 from builders import N_FEATURES, PROPERTY, SHAPES, random_model, random_pool, random_shape, random_table, seeds
 from cstc.model import TreePool
+from cstc.model.averaging import without
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the compiled walk was not built")
 
@@ -140,3 +143,42 @@ def test_cores_are_those_that_may_be_used(monkeypatch):
     assert native.usable_cores() == 1
     monkeypatch.setenv("OMP_NUM_THREADS", "1000")
     assert native.usable_cores() == most
+
+
+@PROPERTY
+@given(seeds, st.sampled_from([0.1, 0.5, 1.0]))
+def test_learners_without_columns_have_the_same_positions(seed, part):
+    rng = np.random.default_rng(seed)
+    pool = random_pool(rng, n_trees=8)
+    pool = pool._replace(share_left=rng.choice([0.0, 64 / 254, 0.5, 1.0], pool.n_positions))
+    dead = np.flatnonzero(rng.random(N_FEATURES) < part)
+    means = rng.normal(size=N_FEATURES)
+    compiled, owner = without(pool, dead, means)
+    found, native._native = native._native, None
+    try:
+        plain, plain_owner = without(pool, dead, means)
+    finally:
+        native._native = found
+    np.testing.assert_array_equal(owner, plain_owner)
+    for name in (field.name for field in dataclasses.fields(pool)):
+        mine, other = getattr(compiled, name), getattr(plain, name)
+        np.testing.assert_array_equal(mine, other, err_msg=name)
+        assert mine.dtype == other.dtype, name
+
+
+def test_learners_that_go_round_in_circles_are_not_rewritten():
+    rng = np.random.default_rng(0)
+    pool = random_pool(rng, n_trees=1)
+    split = int(np.flatnonzero(pool.feature >= 0)[-1])
+    everything = np.full(pool.n_positions, True)
+    for child in (int(pool.roots[0]), pool.n_positions):
+        left = pool.left.copy()
+        left[split] = child
+        with pytest.raises(ValueError, match="go round in circles"):
+            native.rewritten(pool._replace(left=left), np.array([0]), ~everything, ~everything, np.zeros(N_FEATURES))
+    arrays = [np.zeros(2, dtype=np.int64)] * 5 + [np.zeros(2)] * 2 + [np.zeros(2, dtype=np.uint8), np.zeros(2)]
+    for number in (0, 3, 6, 8):
+        wrong = [*arrays]
+        wrong[number] = np.zeros(3, dtype=np.uint8)
+        with pytest.raises(ValueError, match="wrong size"):
+            native._native.rewrite(*wrong)

@@ -65,8 +65,8 @@ class Branching:
 def tried(grower: ChainGrower, needs: Needs, parted: Parted, cost_weight: float) -> float:
     """Risk + cost_weight * cost, as it was observed, if each group buys what pays for it as a whole, and nobody stops.
 
-    One ensemble with coupled prices for each group and half of the rows that needs are known of, which is quick; the
-    other half judges.  What the attributions say of a group only narrows down what it may buy: features that repeat
+    One ensemble with coupled prices for each group and half of the rows of `needs`, which is quick; the other half
+    judges.  What the attributions say of a group only narrows down what it may buy: features that repeat
     each other share what they are worth, and nobody would buy any of them for its own part.
     """
     costs, rows = grower.boosting.costs, needs.rows
@@ -114,7 +114,7 @@ def tried(grower: ChainGrower, needs: Needs, parted: Parted, cost_weight: float)
 def _may_buy(needs: Needs, parted: Parted, number: int, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What a group has paid when it is told from the others, as items, and the columns that it may look at in the end.
 
-    `at` (bool) are the rows of the group, of those that needs are known of.
+    `at` (bool) are the rows of the group, of those of `needs`.
     """
     costs = needs.costs
     paid = costs.items_of(parted.partition.features[number]) | (costs.prices == 0)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from . import native
 from .pool import TreePool
 
 __all__ = ["averaged_scores", "averaged_sums", "without"]
@@ -33,7 +34,9 @@ def without(pool: TreePool, columns: np.ndarray, means: np.ndarray) -> tuple[Tre
     affected = affected[affected >= 0]
     if not len(affected):
         return pool, np.arange(pool.n_learners)
-    rewritten, stands_for = _Rewriting(pool, dead_split, dead_leaf, means).learners(affected)
+    found = native.rewritten(pool, affected, dead_split, dead_leaf, means)
+    made, roots, counts = found or _Rewriting(pool, dead_split, dead_leaf, means).learners(affected)
+    rewritten, stands_for = _as_pool(pool, made, roots), np.repeat(affected, counts)
     kept = np.setdiff1d(np.arange(pool.n_learners), affected)
     joined = TreePool.concatenate([pool.subset(kept), rewritten])
     owner = np.concatenate([kept, stands_for])
@@ -42,27 +45,27 @@ def without(pool: TreePool, columns: np.ndarray, means: np.ndarray) -> tuple[Tre
 
 
 class _Rewriting:
-    """Makes learners without dead splits, position by position; new ones are numbered as they are made."""
+    """Makes learners without dead splits, position by position; new ones are numbered as they are made.
+
+    `native.rewritten` does the same, position for position.
+    """
 
     def __init__(self, pool: TreePool, dead_split: np.ndarray, dead_leaf: np.ndarray, means: np.ndarray):
-        self._pool = pool
+        self._roots = pool.roots
         self._feature, self._left, self._right = pool.feature.tolist(), pool.left.tolist(), pool.right.tolist()
         self._share, self._value = pool.share_left.tolist(), pool.value.tolist()
         self._dead_split, self._dead_leaf = dead_split.tolist(), dead_leaf.tolist()
         self._linear, self._means = pool.linear_feature.tolist(), means
-        self._origin: list[int] = []  # the old position of each new one; -1 for a leaf with a value of its own
-        self._children: list[tuple[int, int]] = []
-        self._values: list[float] = []
-
-    def learners(self, learners: np.ndarray) -> tuple[TreePool, np.ndarray]:
-        roots, owners = [], []
-        for learner in learners.tolist():
-            found, constant = self._visit(int(self._pool.roots[learner]), 1.0)
+        self._made: list[tuple[int, int, int, float]] = []  # of `MADE`
+    def learners(self, learners: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        roots, counts = [], []
+        for root in self._roots[learners].tolist():
+            found, constant = self._visit(root, 1.0)
             if constant or not found:
                 found = [*found, self._leaf(constant)]
             roots += found
-            owners += [learner] * len(found)
-        return self._as_pool(np.array(roots)), np.array(owners)
+            counts.append(len(found))
+        return np.array(self._made, native.MADE), np.array(roots), np.array(counts)
 
     def _visit(self, at: int, factor: float) -> tuple[list[int], float]:
         """New positions whose sum is `factor` times what the old one says on average, and a constant beside them."""
@@ -93,35 +96,34 @@ class _Rewriting:
         return self._add(-1, (-1, -1), value)
 
     def _add(self, origin: int, children: tuple[int, int], value: float) -> int:
-        self._origin.append(origin)
-        self._children.append(children)
-        self._values.append(value)
-        return len(self._origin) - 1
+        self._made.append((origin, *children, value))
+        return len(self._made) - 1
 
-    def _as_pool(self, roots: np.ndarray) -> TreePool:
-        pool, origin, children = self._pool, np.array(self._origin), np.array(self._children)
-        here = np.arange(len(origin))
-        is_split = children[:, 0] >= 0
-        at = np.maximum(origin, 0)
 
-        def split_only(values: np.ndarray, elsewhere: Any) -> np.ndarray:
-            return np.where(is_split, values[at], elsewhere).astype(values.dtype)
+def _as_pool(pool: TreePool, made: np.ndarray, roots: np.ndarray) -> TreePool:
+    """New learners: a position that was made of an old one (`origin`, or -1) splits as that did."""
+    origin, here = made["origin"], np.arange(len(made))
+    is_split = made["left"] >= 0
+    at = np.maximum(origin, 0)
 
-        return TreePool(
-            roots=roots,
-            feature=split_only(pool.feature, -1),
-            threshold=split_only(pool.threshold, 0.0),
-            left=np.where(is_split, children[:, 0], here),
-            right=np.where(is_split, children[:, 1], here),
-            missing_left=split_only(pool.missing_left, False),
-            zero_is_missing=split_only(pool.zero_is_missing, False),
-            category_start=split_only(pool.category_start, -1),
-            category_count=split_only(pool.category_count, 0),
-            category_left=pool.category_left,
-            value=np.array(self._values),
-            linear_feature=np.where(is_split | (origin < 0), -1, pool.linear_feature[at]),
-            share_left=split_only(pool.share_left, 0.5),
-        )
+    def split_only(values: np.ndarray, elsewhere: Any) -> np.ndarray:
+        return np.where(is_split, values[at], elsewhere).astype(values.dtype)
+
+    return TreePool(
+        roots=roots,
+        feature=split_only(pool.feature, -1),
+        threshold=split_only(pool.threshold, 0.0),
+        left=np.where(is_split, made["left"], here),
+        right=np.where(is_split, made["right"], here),
+        missing_left=split_only(pool.missing_left, False),
+        zero_is_missing=split_only(pool.zero_is_missing, False),
+        category_start=split_only(pool.category_start, -1),
+        category_count=split_only(pool.category_count, 0),
+        category_left=pool.category_left,
+        value=made["value"].copy(),
+        linear_feature=np.where(is_split | (origin < 0), -1, pool.linear_feature[at]),
+        share_left=split_only(pool.share_left, 0.5),
+    )
 
 
 def averaged_scores(pool: TreePool, X: np.ndarray, lost: Sequence[np.ndarray], weights: np.ndarray) -> list[np.ndarray]:

@@ -1,6 +1,7 @@
 """The compiled walk (native/_native.c), where it was built; numpy does the same elsewhere, bit for bit.
 
-Beside it stand the two products that training needs of codes of leaves, where numpy gives the same up to rounding.
+Beside it stand learners that are rewritten without some columns, and the two products that training needs of codes of
+leaves, where numpy gives the same up to rounding.
 
 ``CSTC_NATIVE=0`` switches all of it off.  What the walk reads is packed here once for each pool, and checked: whatever
 positions, columns and categories a pool names must exist, since C looks them up without asking.
@@ -29,6 +30,7 @@ __all__ = [
     "Tree",
     "any_infinite",
     "available",
+    "rewritten",
     "times_codes",
     "transposed_codes_times",
     "usable_cores",
@@ -43,6 +45,7 @@ if os.environ.get("CSTC_NATIVE", "1") != "0":
 
 #: As in C: one position of a learner, and how a learner is walked.
 POSITION = np.dtype([("threshold", "<f8"), ("child", "<i4"), ("what", "<u4")], align=True)
+MADE = np.dtype([("origin", "<i8"), ("left", "<i8"), ("right", "<i8"), ("value", "<f8")])
 LEARNER = np.dtype([("root", "<i4"), ("depth", "<i4"), ("kinds", "<u4")], align=True)
 MISSING_LEFT, ZERO_IS_MISSING, CATEGORICAL, LINEAR, INNER, KIND_BITS = 1, 2, 4, 8, 16, 5
 ROWS_OF_A_THREAD = 2048  # with fewer, another thread is not worth its start
@@ -295,6 +298,27 @@ def _in_one_piece(X: Any) -> np.ndarray:
     """Rows as C reads them."""
     X = matrix.dense(X)
     return X if X.flags.aligned else X.copy()
+
+
+def rewritten(
+    pool: TreePool, learners: np.ndarray, dead_split: np.ndarray, dead_leaf: np.ndarray, means: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Some learners without what is dead: their positions as `MADE`, the new roots, and how many each of them has.
+
+    None where there is no compiled code; `model.averaging` says what they are.
+    """
+    if _native is None:
+        return None
+    numbers = (pool.roots[learners], pool.feature, pool.left, pool.right, pool.linear_feature)
+    values = (pool.share_left, pool.value)
+    dead = (dead_split + 2 * dead_leaf).astype(np.uint8)
+    made, roots, counts = _native.rewrite(
+        *(np.require(each, np.int64, ["C", "A"]) for each in numbers),
+        *(np.require(each, np.float64, ["C", "A"]) for each in values),
+        dead,
+        np.require(means, np.float64, ["C", "A"]),
+    )
+    return np.frombuffer(made, MADE), np.frombuffer(roots, np.int64), np.frombuffer(counts, np.int64)
 
 
 def times_codes(codes: np.ndarray, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
