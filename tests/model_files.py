@@ -13,7 +13,7 @@ from cstc import Mixture, QueryTree, UnseenValueWarning
 from cstc.costs import ResolvedCosts
 from cstc.model import Decisions, FittedTree, Schema, Training, TreePool, TreeShape
 from cstc.model.fallbacks import Estimates
-from cstc.model.queries import N_MADE, with_made_costs, with_made_schema
+from cstc.model.queries import N_MADE, gated_nodes, splits_of, with_made_costs, with_made_schema
 
 TASKS = ("identity", "logistic", "softmax")
 
@@ -147,10 +147,31 @@ def random_mixture(rng, link=None):
     return Mixture(first, second, share=float(rng.random()), seed=int(rng.integers(2**31)))
 
 
-def random_query_tree(rng):
-    """A chain whose gates look at the places of documents: some learners are for experts, some for each gate."""
-    n_nodes, n_features = int(rng.integers(1, 5)), int(rng.integers(1, 6))
-    n_gates = n_nodes - 1
+def random_query_shape(rng, n_groups):
+    """Splits of some groups, and a chain for each; nodes of chains come in any order after the splits."""
+    parents, is_upper = [], []
+    ends = [(-1, True)]  # where a group may hang
+    for split in range(n_groups - 1):
+        parent, above = ends.pop(int(rng.integers(len(ends))))
+        parents.append(parent)
+        is_upper.append(above)
+        ends += [(split, True), (split, False)]
+    left = {end: int(rng.integers(1, 4 if n_groups > 1 else 5)) for end in ends}  # nodes that a chain still gets
+    while left:
+        end = list(left)[int(rng.integers(len(left)))]
+        n = left.pop(end)
+        parents.append(end[0])
+        is_upper.append(end[1])
+        if n > 1:
+            left[len(parents) - 1, True] = n - 1
+    return TreeShape.from_parents(parents, is_upper)
+
+
+def random_query_tree(rng, n_groups=1):
+    """Chains whose gates look at the places of documents: some learners are for experts and splits, some for gates."""
+    shape, n_features = random_query_shape(rng, n_groups), int(rng.integers(1, 6))
+    n_nodes, gated = shape.n_nodes, gated_nodes(shape)
+    n_gates, is_split = len(gated), splits_of(shape)
     names = [f"x{j}" for j in range(n_features)]
     categorical = set(np.flatnonzero(rng.random(n_features) < 0.3).tolist())
     n_own = int(rng.integers(0, 8))
@@ -165,9 +186,9 @@ def random_query_tree(rng):
     weights = rng.normal(size=(len(owners), n_nodes, 1)) * (rng.random((len(owners), n_nodes, 1)) < 0.6)
     weights[owners >= 0] = 0.0
     route = np.zeros((len(owners), n_nodes))
-    for gate in range(n_gates):
+    for gate, node in [*enumerate(gated), *((-2, node) for node in np.flatnonzero(is_split))]:
         may = (owners == gate) | ((owners < 0) & (rng.random(len(owners)) < 0.3))
-        route[may, gate] = rng.normal(size=int(may.sum()))
+        route[may, node] = rng.normal(size=int(may.sum()))
     fallbacks = {}
     if rng.random() < 0.5:
         fallbacks = random_fallbacks(rng, len(owners), n_nodes, 1, n_features + N_MADE * n_gates)
@@ -179,16 +200,16 @@ def random_query_tree(rng):
     )
     tree = FittedTree(
         pool=TreePool.concatenate(pools),
-        shape=TreeShape.chain(n_nodes),
+        shape=shape,
         predict_weights=weights,
         predict_intercepts=rng.normal(size=(n_nodes, 1)),
         route_weights=route,
-        thresholds=np.append(rng.normal(size=n_gates) * 0.3, 0.0),
+        thresholds=np.where(shape.is_leaf, 0.0, rng.normal(size=n_nodes) * 0.3),
         constant=rng.normal(size=1),
         costs=with_made_costs(random_costs(rng, names), n_gates),
         link="identity",
-        schema=with_made_schema(schema, n_gates),
-        training=random_training(rng, n_nodes),
+        schema=with_made_schema(schema, gated.tolist()),
+        training=random_training(rng, shape.n_terminals),
         **fallbacks,
     )
     return QueryTree(tree, int(rng.integers(1, 7)))

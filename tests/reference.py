@@ -533,40 +533,54 @@ def ndcg(grades, scores, qid, k=5):
 
 
 class QueryOutcome:
-    """The documents of one query on a chain whose gates see places: `scores`, `terminals`, `items` and `costs`.
+    """The documents of one query on chains whose gates see places: `scores`, `terminals`, `items` and `costs`.
 
-    `tree` looks at the features and at two made columns for each gate, which are filled node by node.
+    `tree` looks at the features and at two made columns for each gate, which are filled node by node.  Nodes that send
+    documents to a node on both sides come first and score nobody; then all documents go from level to level.
     """
 
     def __init__(self, tree, pool, costs, X, at):
         n_learners, n_nodes, _ = tree.predict_weights.shape
         n, n_features = len(X), len(X[0])
+        upper, lower = tree.shape.upper.tolist(), tree.shape.lower.tolist()
+        is_split = [upper[k] >= 0 and lower[k] >= 0 for k in range(n_nodes)]
+        gated = [k for k in range(n_nodes) if not is_split[k] and upper[k] >= 0]
         self.scores, self.terminals = [math.nan] * n, [0] * n
         learners, features = [set() for _ in X], [set() for _ in X]
+
+        def goes_up(i, node, x):
+            used = [t for t in range(n_learners) if tree.route_weights[t, node] != 0]
+            found = [evaluate_learner(pool, t, x) for t in used]
+            learners[i].update(used)
+            features[i].update(f for _, met in found for f in met)
+            total = sum(out * tree.route_weights[t, node] for t, (out, _) in zip(used, found, strict=True))
+            return total > tree.thresholds[node]
+
+        places = [0] * n
+        for i in range(n):
+            while is_split[places[i]]:
+                goes = goes_up(i, places[i], [*X[i], *[0.0] * (2 * len(gated))])
+                places[i] = (upper if goes else lower)[places[i]]
         going = list(range(n))
-        for node in range(n_nodes):
+        while going:
             for i in going:
+                node = places[i]
                 used = [t for t in range(n_learners) if tree.predict_weights[t, node, 0] != 0]
                 found = [evaluate_learner(pool, t, X[i]) for t in used]
                 total = sum(out * tree.predict_weights[t, node, 0] for t, (out, _) in zip(used, found, strict=True))
                 self.scores[i] = total + tree.predict_intercepts[node, 0]
-                self.terminals[i] = node
+                self.terminals[i] = -1 - lower[node]
                 learners[i].update(used)
                 features[i].update(f for _, met in found for f in met)
-            if node == n_nodes - 1:
-                break
             best = sorted(self.scores, reverse=True)
             bar, still = best[min(at, n) - 1], []
             for i in going:
-                x = [*X[i], *[0.0] * (2 * (n_nodes - 1))]
-                x[n_features + 2 * node] = self.scores[i] - bar
-                x[n_features + 2 * node + 1] = float(sum(other > self.scores[i] for other in self.scores))
-                used = [t for t in range(n_learners) if tree.route_weights[t, node] != 0]
-                found = [evaluate_learner(pool, t, x) for t in used]
-                learners[i].update(used)
-                features[i].update(f for _, met in found for f in met)
-                total = sum(out * tree.route_weights[t, node] for t, (out, _) in zip(used, found, strict=True))
-                if total > tree.thresholds[node]:
+                if places[i] not in gated:
+                    continue
+                x, first = [*X[i], *[0.0] * (2 * len(gated))], n_features + 2 * gated.index(places[i])
+                x[first : first + 2] = self.scores[i] - bar, float(sum(other > self.scores[i] for other in self.scores))
+                if goes_up(i, places[i], x):
+                    places[i] = upper[places[i]]
                     still.append(i)
             going = still
         whole = [{f for t in used for f in learner_features(pool, t)} for used in learners]
@@ -581,6 +595,7 @@ class QueryOutcome:
             ]
             for counting, found in self.items.items()
         }
+
 
 # ----------------------------------------------------------------------------------------- places
 

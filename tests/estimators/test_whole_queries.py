@@ -42,7 +42,7 @@ def data():
 @pytest.fixture(scope="module")
 def fitted(data):
     X, y, qid = data
-    return CSTCRanker(costs=PRICES, cost_weight=0.01, whole_queries=True, **OPTIONS).fit(X, y, qid=qid)
+    return CSTCRanker(costs=PRICES, cost_weight=0.003, whole_queries=True, **OPTIONS).fit(X, y, qid=qid)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,66 @@ def test_what_is_said_of_its_training_is_what_whole_queries_do(fitted, data):
     taken = next(row for row in fitted.candidates_ if row.verdict == "taken")
     # out of fold, whole stages are paid for; on their branches rows pay a part of that
     assert 0.4 * taken.mean_cost < fitted.mean_cost_ < 1.3 * taken.mean_cost
-    assert [row.verdict for row in fitted.candidates_ if row.name == "branches"] == ["whole queries take one chain"]
+
+
+def selected(n_queries, seed):
+    """A sign says which of two expensive features counts beside a cheap one."""
+    rng = np.random.default_rng(seed)
+    qid = np.repeat(np.arange(n_queries), 12)
+    X = rng.normal(size=(len(qid), 4))
+    X[:, 0] = np.sign(X[:, 0])
+    return X, np.clip(np.round(1.5 * X[:, 1] + np.where(X[:, 0] > 0, X[:, 2], X[:, 3]) + 0.5), 0, 4), qid
+
+
+@pytest.fixture(scope="module")
+def branched():
+    X, y, qid = selected(150, 0)
+    options = {"objective": "regression", "n_weak_learners": 40, "n_jobs": 1, "random_state": 0}
+    return {
+        whole: CSTCRanker(costs=[1.0, 2.0, 10.0, 10.0], cost_weight=0.01, whole_queries=whole, **options).fit(
+            X, y, qid=qid
+        )
+        for whole in (False, True)
+    }
+
+
+def test_groups_have_chains_of_their_own_and_places_save_money(branched):
+    X, y, qid = selected(100, 1)
+    model = branched[True].model_
+    assert len(model.chains) > 1
+    assert any(len(nodes) > 1 for nodes in model.chains)
+    scores, cost = {}, {}
+    for whole, ranker in branched.items():
+        scores[whole], cost[whole] = ranker.predict(X, qid=qid, return_cost=True)
+    assert cost[True].mean() < 0.9 * cost[False].mean()
+    assert ndcg(y, scores[True], qid, 5) > ndcg(y, scores[False], qid, 5) - 0.005
+    looked_at = model.tree.learner_features[:, model.n_features :]
+    assert looked_at.any()
+
+
+def test_what_is_known_of_groups_out_of_fold_is_what_new_queries_do(branched):
+    model = branched[True]
+    X, _, qid = selected(100, 1)
+    taken = next(row for row in model.candidates_ if row.verdict == "taken")
+    assert "branches" in taken.name
+    assert model.predict_cost(X, qid=qid).mean() == pytest.approx(taken.mean_cost, rel=0.15)
+    shares = np.bincount(model.apply(X, qid=qid), minlength=model.model_.n_terminals) / len(X)
+    assert np.abs(shares - model.model_.training.reached).max() < 0.05
+
+
+def test_models_of_groups_are_saved_and_answer_without_a_source(branched, tmp_path):
+    model = branched[True]
+    X, _, qid = selected(30, 2)
+    model.save(tmp_path / "model.cstc")
+    loaded = cstc.load(tmp_path / "model.cstc")
+    assert np.array_equal(loaded.predict(X, qid=qid), model.predict(X, qid=qid))
+    for lost in ("x0", "x2"):
+        scores = model.predict(X, qid=qid, unavailable=[lost])
+        assert np.isfinite(scores).all()
+        turned = X.copy()
+        turned[:, int(lost[1])] = -X[:, int(lost[1])]
+        assert np.array_equal(model.predict(turned, qid=qid, unavailable=[lost]), scores)
+        assert (model.model_.bought_items(X, qid=qid)[:, int(lost[1])]).any()
 
 
 def test_new_prices_and_other_forms_of_the_model(fitted, new, tmp_path):
@@ -250,4 +309,4 @@ def test_rows_that_teach_are_whole_queries():
 
 def test_gaps_are_in_the_units_of_grades():
     queries = WholeQueries(at=1, scale=2.0).of(np.array(["a", "a", "b"]))
-    assert queries.made(np.array([[1.0], [3.0], [5.0]])).tolist() == [[-4.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
+    assert queries.made(np.array([[1.0], [3.0], [5.0]]), 0.0).tolist() == [[-4.0, 1.0], [0.0, 0.0], [0.0, 0.0]]

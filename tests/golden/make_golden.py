@@ -1,6 +1,6 @@
-"""Makes ``queries-v4.cstc``, a file of version 4, and in JSON what its model answers.
+"""Makes ``queries-v5.cstc``, a file of version 5, and in JSON what its model answers.
 
-It ran once, and so did those that made the files of versions 1 to 3, of the models below.  The files stay as they are,
+It ran once, and so did those that made the files of versions 1 to 4, of the models below.  The files stay as they are,
 and every later version of cstc must read them and answer the same:
 
     python tests/golden/make_golden.py
@@ -148,10 +148,32 @@ def golden_queries():
         constant=np.array([0.5]),
         costs=with_made_costs(costs, 1),
         link="identity",
-        schema=with_made_schema(Schema(["age", "größe"], {}, np.array([False, True])), 1),
+        schema=with_made_schema(Schema(["age", "größe"], {}, np.array([False, True])), range(1)),
         training=Training(rows=442, mean_cost=11.25, reached=np.array([0.375, 0.625]), trained="2026-11-16"),
     )
     return QueryTree(tree, at=2)
+
+
+def golden_chains():
+    """The same chain for those who are older, and one node for all others."""
+    model = golden_queries()
+    tree = model.tree
+    predict_weights, route_weights = np.zeros((4, 4, 1)), np.zeros((4, 4))
+    predict_weights[:, 1:3], predict_weights[0, 3] = tree.predict_weights, 2.0
+    route_weights[:, 1:3], route_weights[0, 0] = tree.route_weights, 1.0
+    return QueryTree(
+        replace(
+            tree,
+            shape=TreeShape.from_parents([-1, 0, 1, 0], [True, True, True, False]),
+            predict_weights=predict_weights,
+            predict_intercepts=np.array([[0.0], [0.1], [-0.2], [0.75]]),
+            route_weights=route_weights,
+            thresholds=np.array([1.0, -0.125, 0.0, 0.0]),
+            schema=with_made_schema(model.schema, [1]),
+            training=Training(rows=442, mean_cost=11.25, reached=np.array([0.25, 0.5, 0.25]), trained="2026-11-18"),
+        ),
+        at=2,
+    )
 
 
 QUERY_ROWS = [[0.0, -2.0], [1.0, 0.0], [1.0, -3.0], [2.5, None], [0.0, 1.0], [3.0, 1.0], [0.5, -1.25]]
@@ -214,5 +236,5 @@ def mixture_answers(mixture):
 
 
 if __name__ == "__main__":
-    save(golden_queries(), HERE / "queries-v4.cstc")
-    (HERE / "queries-v4.json").write_text(json.dumps(query_answers(golden_queries()), indent=1) + "\n")
+    save(golden_chains(), HERE / "queries-v5.cstc")
+    (HERE / "queries-v5.json").write_text(json.dumps(query_answers(golden_chains()), indent=1) + "\n")

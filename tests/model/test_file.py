@@ -189,7 +189,7 @@ def test_the_models_of_a_mixture_are_checked_and_belong_together(path):
 @pytest.mark.parametrize("seed", range(12))
 def test_random_models_of_whole_queries_come_back_as_they_were(path, seed):
     rng = np.random.default_rng(seed)
-    model = random_query_tree(rng)
+    model = random_query_tree(rng, n_groups=1 + seed % 3)
     model.save(path)
     loaded = cstc.load(path)
     assert isinstance(loaded, cstc.QueryTree)
@@ -389,14 +389,15 @@ def test_a_mixture_of_version_3_is_read_for_ever():
     np.testing.assert_allclose(golden().mixture_answers(mixture)["cost"], expected["cost"], rtol=1e-12)
 
 
-def test_whole_queries_of_version_4_are_read_for_ever():
-    expected = json.loads((TESTS / "golden" / "queries-v4.json").read_text())
-    model = cstc.load(TESTS / "golden" / "queries-v4.cstc")
+@pytest.mark.parametrize(("version", "made"), [(4, "golden_queries"), (5, "golden_chains")])
+def test_whole_queries_of_each_version_are_read_for_ever(version, made):
+    expected = json.loads((TESTS / "golden" / f"queries-v{version}.json").read_text())
+    model = cstc.load(TESTS / "golden" / f"queries-v{version}.cstc")
     answers = golden().query_answers(model)
     assert answers["apply"] == expected["apply"]
     for name, values in expected.items():
         np.testing.assert_allclose(answers[name], values, rtol=1e-12, atol=1e-12)
-    assert_same_model(model.tree, golden().golden_queries().tree)
+    assert_same_model(model.tree, getattr(golden(), made)().tree)
     assert model.at == 2
 
 
@@ -408,6 +409,8 @@ def test_the_bytes_are_the_same_on_every_machine(path):
     assert path.read_bytes() == (TESTS / "golden" / "mixture-v3.cstc").read_bytes()
     cstc.save(golden().golden_queries(), path)
     assert path.read_bytes() == (TESTS / "golden" / "queries-v4.cstc").read_bytes()
+    cstc.save(golden().golden_chains(), path)
+    assert path.read_bytes() == (TESTS / "golden" / "queries-v5.cstc").read_bytes()
 
 
 @pytest.mark.parametrize("older", [as_version_1, as_version_2])
@@ -625,12 +628,12 @@ def test_what_is_no_file_is_not_waited_for(path):
         cstc.load(path.parent)
 
 
-@pytest.mark.parametrize("version", [5, 17])
+@pytest.mark.parametrize("version", [6, 17])
 def test_a_later_version_is_named(path, members, version):
     members["manifest.json"] = json.dumps({"format": "cstc-model", "version": version, "new": True}).encode()
     members["arrays/of_the_future.npy"] = b""
     path.write_bytes(pack(members))
-    with pytest.raises(ModelFileError, match=f"it has version {version} of the format and this cstc reads up to 4"):
+    with pytest.raises(ModelFileError, match=f"it has version {version} of the format and this cstc reads up to 5"):
         cstc.load(path)
 
 

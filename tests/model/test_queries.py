@@ -15,9 +15,9 @@ import reference
 from builders import PROPERTY, seeds
 from cstc import QueryTree
 from cstc.costs import span
-from cstc.model import Schema
+from cstc.model import Schema, TreeShape
 from cstc.model.qids import query_numbers
-from cstc.model.queries import N_MADE, made_columns, made_names, with_made_schema
+from cstc.model.queries import N_MADE, gated_nodes, made_columns, made_names, splits_of, with_made_schema
 from model_files import random_queries, random_query_tree, random_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::cstc.UnseenValueWarning")
@@ -28,8 +28,9 @@ def error(message, kind=ValueError):
 
 
 def drawn(seed, n=40):
+    """A model of one group, or in two of three cases of several."""
     rng = np.random.default_rng(seed)
-    model = random_query_tree(rng)
+    model = random_query_tree(rng, n_groups=1 + seed % 3)
     return model, random_rows(rng, model, n=n, missing=False), random_queries(rng, n)
 
 
@@ -58,7 +59,7 @@ def test_no_documents_have_no_places():
 
 
 def test_a_feature_may_have_the_name_of_a_made_column():
-    names = made_names(1, ["place at node 0", "place at node 0'"])
+    names = made_names([0], ["place at node 0", "place at node 0'"])
     assert names == ["gap at node 0", "place at node 0''"]
 
 
@@ -257,7 +258,7 @@ def test_query_ids_of_one_kind_are_numbered(qid):
 
 
 def test_a_model_of_whole_queries_is_checked():
-    model = drawn(5)[0]
+    model = random_query_tree(np.random.default_rng(5))
     tree = model.tree
     assert tree.n_nodes > 2
     with error("at is 0; it must be a whole number, 1 or more"):
@@ -273,7 +274,7 @@ def test_a_model_of_whole_queries_is_checked():
     looks = np.flatnonzero(tree.learner_features[:, model.n_features :].any(axis=1))
     weights = tree.predict_weights.copy()
     weights[looks[0], 0] = 1.0
-    with error("a model of whole queries has experts that look at no made column"):
+    with error("a model of whole queries has experts and splits that look at no made column"):
         QueryTree(replace(tree, predict_weights=weights))
     of_first = np.flatnonzero(tree.learner_features[:, model.n_features : model.n_features + N_MADE].any(axis=1))
     routes = tree.route_weights.copy()
@@ -286,8 +287,36 @@ def test_a_model_of_whole_queries_is_checked():
         QueryTree(replace(tree, link="logistic"))
 
 
+def test_splits_come_before_chains_and_see_no_places():
+    model = next(model for model in (drawn(3 * k + 2)[0] for k in range(50)) if len(gated_nodes(model.shape)) > 2)
+    tree, is_split = model.tree, splits_of(model.shape)
+    assert is_split.sum() == 2
+    assert len(model.chains) == 3
+    assert sorted(node for nodes in model.chains for node in nodes) == np.flatnonzero(~is_split).tolist()
+    looks = np.flatnonzero(tree.learner_features[:, model.n_features :].any(axis=1))
+    routes = tree.route_weights.copy()
+    routes[looks[0], np.flatnonzero(is_split)[0]] = 1.0
+    with error("a model of whole queries has experts and splits that look at no made column"):
+        QueryTree(replace(tree, route_weights=routes))
+    turned = TreeShape(tree.shape.lower, tree.shape.upper)
+    with error("a model of whole queries is a chain of nodes, or splits and a chain for each group"):
+        QueryTree(replace(tree, shape=turned))
+
+
+def test_only_the_way_of_a_document_is_paid_for():
+    """A learner that a split alone uses costs what it asks for, one of another group nothing."""
+    for seed in range(2, 32, 3):
+        model, X, qid = drawn(seed)
+        group = model.splits.walk(model._matrix(X)).terminals
+        nodes = model.shape.terminal_parents[model.apply(X, qid=qid)]
+        assert all(node in model.chains[number] for node, number in zip(nodes, group, strict=True))
+        own = np.array([model.terminal_learners[end] for end in model.apply(X, qid=qid)])
+        uses = model.tree.pool.learner_uses(model.tree.costs.feature_items)
+        assert not (model.bought_items(X, qid=qid) & ~((own.astype(int) @ uses.astype(int)) > 0)).any()
+
+
 def test_made_columns_stand_after_the_features():
-    schema = with_made_schema(Schema(["a", "b"], {}, np.array([True, False])), 2)
+    schema = with_made_schema(Schema(["a", "b"], {}, np.array([True, False])), range(2))
     assert schema.feature_names[:2] == ["a", "b"]
     assert len(schema.feature_names) == 2 + 2 * N_MADE
     assert not schema.may_miss[2:].any()

@@ -161,7 +161,7 @@ def test_after_the_deadline_nothing_is_bought(world):
 def test_random_models_answer_as_in_a_table():
     for seed in range(25):
         rng = np.random.default_rng(seed)
-        model = random_query_tree(rng)
+        model = random_query_tree(rng, n_groups=1 + seed % 3)
         X, qid = random_rows(rng, model, n=20, missing=False), random_queries(rng, 20)
         names = model.schema.feature_names
         codes = dict(model.schema.categories)
@@ -177,6 +177,15 @@ def test_random_models_answer_as_in_a_table():
         scores, cost = model.predict(X, qid=qid, return_cost=True)
         assert [answer.value for answer in answers] == scores.tolist()
         np.testing.assert_allclose([answer.cost for answer in answers], cost, rtol=1e-12)
+        ends = model.apply(X, qid=qid)
+        assert [answer.terminal for answer in answers] == ends.tolist()
+        nodes = model.shape.terminal_parents[ends]
+        assert [answer.node for answer in answers] == nodes.tolist()
+        for answer, node in zip(answers, nodes, strict=True):
+            assert answer.path == np.flatnonzero(model.shape.node_paths[node]).tolist()
+            gates = [step for step in answer.trail if step["event"] == "gate"]
+            assert [step["node"] for step in gates] == answer.path[: len(gates)]
+            assert all(step["to"] == f"node {after}" for step, after in zip(gates, answer.path[1:], strict=False))
 
 
 def _raw(value, categories):

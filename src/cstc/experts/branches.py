@@ -4,12 +4,17 @@ A chain has one order of buying for all rows.  Where rows need different feature
 `parting`), every group gets chains of its own, with experts and gates that learn from its rows alone (`chain`,
 `gates`).  Growing them takes about as long as growing those of all rows.  So a partition is tried first, with two
 ensembles for each group, one for each half of some rows.
+
+Where gates see whole queries (`queries`), the documents of a query may lie in several groups.  What is lost by their
+order is known when the best scores of all groups are, and rows are walked in all groups at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -22,8 +27,10 @@ from ..parting import Parted, Partition
 from .chain import Chain, ChainGrower, Chains
 from .expert import Expert
 from .gates import Policy, expect_gates, induce
+from .order import OrderLoss
+from .queries import Beside, Queries, WholeQueries, walk_groups
 
-__all__ = ["Branching", "Groups", "tried"]
+__all__ = ["Branching", "Groups", "tried", "tried_together"]
 
 NEEDED = 1 / 8  # a group may buy what would pay for its rows at this part of the cost weight that shows groups best
 
@@ -69,8 +76,27 @@ def tried(grower: ChainGrower, needs: Needs, parted: Parted, cost_weight: float)
     judges.  What the attributions say of a group only narrows down what it may buy: features that repeat
     each other share what they are worth, and nobody would buy any of them for its own part.
     """
+    partition = parted.partition
+    group = partition.groups(needs.rows.X)
+    return _observed(grower, needs, group, partition.features, parted.cost_weight, cost_weight)
+
+
+def tried_together(grower: ChainGrower, needs: Needs, parted: Parted, cost_weight: float) -> float:
+    """The same if all rows buy together, as one group."""
+    group, nothing = np.zeros(len(needs.rows), dtype=int), np.zeros(0, dtype=int)
+    return _observed(grower, needs, group, [nothing], parted.cost_weight, cost_weight)
+
+
+def _observed(
+    grower: ChainGrower,
+    needs: Needs,
+    group: np.ndarray,
+    features: Sequence[np.ndarray],
+    shown_at: float,
+    cost_weight: float,
+) -> float:
+    """What is observed of some groups that are told apart by some features each."""
     costs, rows = grower.boosting.costs, needs.rows
-    group = parted.partition.groups(rows.X)
     margins, prices = np.empty((len(rows), len(grower.boosting.constant))), np.empty(len(rows))
     boosted_weight = grower.boosted_weight(cost_weight)
 
@@ -81,9 +107,9 @@ def tried(grower: ChainGrower, needs: Needs, parted: Parted, cost_weight: float)
             return
         own, judges = rows.take(teach), rows.take(hear)
         constant = grower.constant_of(own)
-        paid, columns = _may_buy(needs, parted, number, at)
+        paid, columns = _may_buy(needs, features[number], shown_at, at)
         margins[hear], used = constant, np.zeros(0, dtype=int)
-        n_trees = len(parted.partition.features[number])  # the splits on the way
+        n_trees = len(features[number])  # the splits on the way
         if len(columns) and len(teach):
             boosting = replace(
                 grower.boosting.on(columns),
@@ -104,21 +130,24 @@ def tried(grower: ChainGrower, needs: Needs, parted: Parted, cost_weight: float)
             used, n_trees = columns[pool.feature_order()], n_trees + pool.n_learners
         prices[hear] = costs.charge((paid | costs.items_of(used))[None, :], n_trees)[0]
 
-    numbers = range(parted.partition.n_groups)
+    numbers = range(len(features))
     tasks = [partial(try_out, number, taught) for number in numbers for taught in (True, False)]
     side_by_side(tasks, grower.boosting.n_jobs)
     losses = needs.factor * grower.stakes.value(margins, rows.y) + cost_weight * prices
     return float(np.average(losses, weights=rows.weights))
 
 
-def _may_buy(needs: Needs, parted: Parted, number: int, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _may_buy(
+    needs: Needs, features: np.ndarray, cost_weight: float, at: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """What a group has paid when it is told from the others, as items, and the columns that it may look at in the end.
 
-    `at` (bool) are the rows of the group, of those of `needs`.
+    It is told apart by some features; `at` (bool) are its rows, of those of `needs`, which show groups best at this
+    cost weight.
     """
     costs = needs.costs
-    paid = costs.items_of(parted.partition.features[number]) | (costs.prices == 0)
-    worth = needs.worth(at) > NEEDED * parted.cost_weight * costs.prices
+    paid = costs.items_of(features) | (costs.prices == 0)
+    worth = needs.worth(at) > NEEDED * cost_weight * costs.prices
     return paid, costs.at_hand(paid | worth)
 
 
@@ -152,25 +181,55 @@ class Groups:
         self._prices: list[float] = []
         told = partition.groups(needs.rows.X)
         for number, at in enumerate(self._rows):
-            paid, columns = _may_buy(needs, parted, number, told == number)
+            paid, columns = _may_buy(needs, partition.features[number], parted.cost_weight, told == number)
             grower.report(f"group {number + 1} of {partition.n_groups}, {len(at)} rows, {len(columns)} features")
             self._chains.append(grower.grow(at, columns, paid))
             n_splits = len(partition.features[number])
             self._prices.append(float(costs.charge(paid[None, :], n_splits)[0]))
+        if grower.whole_queries is not None:
+            self._see_queries(grower, grower.whole_queries)
+
+    def _see_queries(self, grower: ChainGrower, seen: WholeQueries) -> None:
+        """Let gates see places, and chains lose what the order of whole queries loses."""
+        n = len(grower.rows)
+        best, squared = np.empty((n, 1)), np.empty(n)
+        for at, chains in zip(self._rows, self._chains, strict=True):
+            best[at] = chains.best
+            squared[at] = chains.expected(np.tile(grower.boosting.constant, (len(at), 1)))
+        order = grower.order_loss(best, squared)
+        query = np.unique(grower.rows.qid, return_inverse=True)[1]
+        own = [query[at[chains.chains[0].at]] for at, chains in zip(self._rows, self._chains, strict=True)]
+        beside = []
+        for number in range(len(own)):
+            others = [other for other in range(len(own)) if other != number]
+            ends = np.cumsum([0, *(len(own[other]) for other in others)])
+            groups = [
+                (np.arange(start, stop), self._chains[other].chains[0])
+                for (start, stop), other in zip(pairwise(ends), others, strict=True)
+            ]
+            beside.append(Beside(np.concatenate([own[other] for other in others]), groups))
+        queries = [Queries(mine, seen, others) for mine, others in zip(own, beside, strict=True)]
+        self._chains = [
+            replace(chains, chains=[_in_queries(chain, at, order, each) for chain in chains.chains])
+            for at, chains, each in zip(self._rows, self._chains, queries, strict=True)
+        ]
 
     def induce(self, cost_weight: float) -> Branching:
         """The best policy of each group."""
         expect_gates([chain for chains in self._chains for chain in chains.chains])
-        value = np.empty(len(self._teacher_weights))
-        chosen, reached, costs = [], [], []
-        for at, teachers, chains, price in zip(self._rows, self._teachers, self._chains, self._prices, strict=True):
+        chosen = []
+        for chains in self._chains:
             policies = [(chain, induce(chain, cost_weight)) for chain in chains.chains]
-            chain, policy = min(policies, key=lambda pair: pair[1].loss)
+            chosen.append(min(policies, key=lambda pair: pair[1].loss))
+        if chosen[0][0].queries is not None:
+            chosen = _walked_together(chosen, cost_weight)
+        value = np.empty(len(self._teacher_weights))
+        reached, costs = [], []
+        for at, teachers, (_, policy), price in zip(self._rows, self._teachers, chosen, self._prices, strict=True):
             share = float(self._weights[at].sum())
             value[teachers] = policy.value + cost_weight * price
             reached.append(share * policy.reached)
             costs.append(share * (policy.mean_cost + price))
-            chosen.append((chain, policy))
         return Branching(
             partition=self.partition,
             answers=self._answers,
@@ -182,3 +241,36 @@ class Groups:
             mean_cost=sum(costs),
             reached=np.concatenate(reached),
         )
+
+
+def _in_queries(chain: Chain, at: np.ndarray, order: OrderLoss | None, queries: Queries) -> Chain:
+    """A chain of a group, the rows `at`, whose gates see places, with what the order of whole queries loses."""
+    if order is None:
+        return replace(chain, queries=queries)
+    rows = at[chain.at]
+    losses = [
+        order.mixed(lost, expert.margins[chain.at], rows)
+        for lost, expert in zip(chain.losses.T, chain.experts, strict=True)
+    ]
+    return replace(chain, losses=np.column_stack(losses), queries=queries)
+
+
+def _walked_together(chosen: list[tuple[Chain, Policy]], cost_weight: float) -> list[tuple[Chain, Policy]]:
+    """The same gates, and where rows stop when the documents of a query go in step, whatever group they are in."""
+    walked = walk_groups([(chain, policy.stages, policy.gates) for chain, policy in chosen])
+    found = []
+    for (chain, policy), steps in zip(chosen, walked, strict=True):
+        every = np.arange(len(steps.stops))
+        paid = chain.prices[steps.stops] + steps.paid
+        value = chain.losses[every, steps.stops] + cost_weight * paid
+        policy = replace(
+            policy,
+            value=value,
+            mean_value=chain.mean(value),
+            mean_cost=chain.mean(paid),
+            reached=np.array([chain.mean(steps.stops == stage) for stage in policy.stages]),
+            stops=steps.stops,
+            paid=paid,
+        )
+        found.append((chain, policy))
+    return found

@@ -21,7 +21,7 @@ from ..model import TreeShape
 from ..model.build import Score
 from ..needs import needs_of
 from ..parting import part
-from .branches import Branching, Groups, tried
+from .branches import Branching, Groups, tried, tried_together
 from .chain import Chain, ChainGrower, Chains, gate_members
 from .crossings import Crossing, could_choose, cross
 from .expert import Expert
@@ -136,7 +136,7 @@ class Nodes:
         routes: list[Score | None] = [
             Score(partition.splits.subset(np.array([k])), np.ones((1, 1)), np.zeros(1)) for k in range(n_splits)
         ]
-        at, stops = [], []
+        at, stops, n_gates = [], [], 0
         rows: list[np.ndarray | None] = [None] * n_splits
         for group, (chain, policy) in enumerate(branching.chosen):
             parent, upper = hung_on[n_splits + group], is_above[n_splits + group]
@@ -148,7 +148,11 @@ class Nodes:
                 is_upper.append(upper)
                 parent, upper = len(parents) - 1, True
             experts += [chain.experts[stage] for stage in policy.stages]
-            routes += [*[gate.score(gate_members(costs)) for gate in policy.gates], None]
+            gates = policy.gates
+            if chain.queries is not None:
+                gates = [gate.placed(chain.rows.X.shape[1], n_gates + number) for number, gate in enumerate(gates)]
+            n_gates += len(gates)
+            routes += [*[gate.score(gate_members(costs)) for gate in gates], None]
         shape = TreeShape.from_parents(parents, is_upper)
         return cls(shape, experts, routes, branching.reached, np.concatenate(at), np.concatenate(stops), rows)
 
@@ -308,9 +312,7 @@ def _policies(chains: Sequence[Chain], cost_weight: float) -> dict[int, Policy]:
 
 
 def _branches_candidate(family: Family, cost_weight: float, chain: Candidate) -> Candidate:
-    """Groups that need the same, if there are any; gates that see places see all of a query, which groups would cut."""
-    if family.grown.chains[0].queries is not None:
-        return Candidate("branches", why_not="whole queries take one chain")
+    """Groups that need the same, if there are any."""
     if family.lazy.power(cost_weight) is None:
         return Candidate("branches", why_not=family.lazy.why_none())
     if not family.lazy.matters(cost_weight, chain.value):
@@ -336,6 +338,9 @@ def _groups_of(family: Family) -> Groups | str:
     cost_weights = [factor * found[0].cost_weight for factor in TRIED_AT] if found else []
     known = {}  # what chains lose
     for cost_weight in cost_weights:
+        if grower.whole_queries is not None:  # the order of a query is not observed, so that both go without gates
+            known[cost_weight] = tried_together(grower, needs, found[0], cost_weight)
+            continue
         policies = _policies(chains, cost_weight).values()
         known[cost_weight] = min(policies, key=lambda policy: policy.loss).mean_value
     best, least = None, 1.0

@@ -168,11 +168,14 @@ class Chains:
         On all columns that they may buy.
     expected : Expectation
         Of losses at these rows.
+    best : ndarray of shape (n, n_outputs)
+        The best margins that are known of them, out of fold.
     """
 
     chains: list[Chain]
     everything: Expert
     expected: Expectation
+    best: np.ndarray
 
 
 class ChainGrower:
@@ -301,18 +304,26 @@ class ChainGrower:
             best = stacked(self.loss, boosting.constant, margins, rows)
         if whole and self.places is not None:
             self.factor = self.places.weights(best, rows)
-        of_order: OrderLoss | None = None
-        if self.whole_queries is not None and self.places is not None:
-            constant = np.tile(boosting.constant, (len(rows), 1))
-            squared = Expectation(self.stakes, best, rows, self.factor[at])(constant)
-            of_order = OrderLoss(best, boosting.constant, squared, rows, self.places.at, self.places.units)
-        expected = Expectation(self.stakes, best, rows, self.factor[at], of_order)
+        expected = Expectation(self.stakes, best, rows, self.factor[at])
+        if whole and self.whole_queries is not None:
+            of_order = self.order_loss(best, expected(np.tile(boosting.constant, (len(rows), 1))))
+            expected = Expectation(self.stakes, best, rows, self.factor[at], of_order)
         teaches = np.flatnonzero(np.isin(at, self.teachers)) if len(self.teachers) < len(self.rows) else None
+        seen = self.whole_queries if whole else None  # of groups, when all are known
         chains = [
-            _chain(order, stages, expected, rows, half, boosting, blocks, teaches, self.whole_queries)
+            _chain(order, stages, expected, rows, half, boosting, blocks, teaches, seen)
             for order, stages in zip(orders, staged, strict=True)
         ]
-        return Chains(chains if whole else [chain.shifted() for chain in chains], everything, expected)
+        return Chains(chains if whole else [chain.shifted() for chain in chains], everything, expected, best)
+
+    def order_loss(self, best: np.ndarray, squared: np.ndarray) -> OrderLoss | None:
+        """What margins lose by the order of whole queries, of which these are the best margins of all rows.
+
+        `squared` is what the constant is expected to lose at each row otherwise.
+        """
+        if self.places is None:
+            return None
+        return OrderLoss(best, self.boosting.constant, squared, self.rows, self.places.at, self.places.units)
 
     def _staged(
         self,

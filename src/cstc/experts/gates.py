@@ -36,7 +36,7 @@ from ..model.queries import N_MADE
 from ..parallel import side_by_side
 from .chain import Chain
 from .lazy import LazyExpert
-from .queries import said_of_places, walk_queries
+from .queries import made_at, said_of_places, walk_queries
 
 __all__ = ["Gate", "Policy", "could_pay", "expect_gates", "gate_for", "induce", "last_worthwhile", "learn_gate"]
 
@@ -52,6 +52,10 @@ class Gate:
 
     pools: list[TreePool]  # on their own columns
     columns: np.ndarray
+
+    def placed(self, n_features: int, number: int) -> Gate:
+        """A gate that sees places, with the made columns of the gate of this number in its tree."""
+        return replace(self, columns=np.append(self.columns[:-N_MADE], n_features + N_MADE * number + MADE))
 
     def score(self, n_members: int) -> Score:
         """The mean of both, or the first, on the columns of the whole matrix."""
@@ -207,10 +211,7 @@ def _walked(
     best = int(np.argmin(chain.weights @ alone))
     if gates and not is_lazy.any() and chain.mean(alone[:, best]) <= chain.mean(value):
         return [(best, None)], np.full(n, best), prices[:, best], alone[:, best]
-    placed = [
-        (stage, gate and replace(gate, columns=np.append(gate.columns[:-N_MADE], n_features + N_MADE * k + MADE)))
-        for k, (stage, gate) in enumerate(nodes)
-    ]
+    placed = [(stage, gate and gate.placed(n_features, number)) for number, (stage, gate) in enumerate(nodes)]
     return placed, steps.stops, paid, value
 
 
@@ -270,5 +271,4 @@ def learn_gate(chain: Chain, stage: int, gain: np.ndarray) -> tuple[Gate, np.nda
     if chain.queries is None:
         return Gate(pools, columns), said
     gate = Gate(pools, np.append(chain.stages[stage].columns, MADE))  # which made ones is known with all nodes
-    made = chain.queries.made(chain.experts[stage].margins[chain.at])
-    return gate, said_of_places(chain, gate, np.arange(len(gain)), made)
+    return gate, said_of_places(chain, gate, np.arange(len(gain)), made_at(chain, stage))

@@ -30,7 +30,7 @@ from ..engines import ENGINES, engine_on
 from ..method import CandidateRow, Method, OutOfFold, Preview, Problem, Trained
 from ..model import FittedTree
 from ..model.build import build_tree
-from ..model.queries import QueryTree
+from ..model.queries import QueryTree, gated_nodes
 from ..rows import Rows, Units, folds_of
 from .candidates import Candidate, Family, candidates_for, everything_of, least_of
 from .chain import ChainGrower
@@ -165,7 +165,7 @@ class Experts(Method):
         )
         schema, costs = problem.schema, problem.costs
         if problem.whole_queries is not None:
-            schema, costs, estimates = with_made_columns(schema, costs, estimates, nodes.shape.n_nodes - 1)
+            schema, costs, estimates = with_made_columns(schema, costs, estimates, gated_nodes(nodes.shape))
         tree = build_tree(
             nodes.shape,
             scores,

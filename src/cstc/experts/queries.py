@@ -2,7 +2,8 @@
 
 At a stage, a gate has the features at hand and two made columns, gap and place of the document by the current scores of
 its query (`model.queries`).  Backward induction begins at the last stage, and who stops before an earlier one is not
-known there yet.  So gates learn from the scores that all documents of a query would have at their stage, out of fold.
+known there yet.  So gates learn from the scores that all documents of a query would have at their stage, out of fold:
+those of other groups (`branches`), which have other stages, at theirs of about the same price.
 
 When all gates are known, rows are walked as new ones will be, query by query and out of fold: each gate says what the
 half of it says that did not learn from the row, and who stops keeps its score.  What that costs and loses is what the
@@ -30,11 +31,14 @@ if TYPE_CHECKING:
     from .gates import Gate
 
 __all__ = [
+    "Beside",
     "Queries",
     "Steps",
     "WholeQueries",
+    "made_at",
     "regression_on_places",
     "said_of_places",
+    "walk_groups",
     "walk_queries",
     "whole_queries_of",
     "with_made_columns",
@@ -61,15 +65,44 @@ class WholeQueries:
 
 
 @dataclass(frozen=True, eq=False)
+class Beside:
+    """Documents that lie in other groups.
+
+    Attributes
+    ----------
+    query : int ndarray of shape (m,)
+        The query of each.
+    groups : list of (int ndarray, Chain)
+        The numbers of those of each group, and a chain of that.
+    """
+
+    query: np.ndarray
+    groups: list[tuple[np.ndarray, Chain]]
+
+    def margins(self, price: float) -> np.ndarray:
+        """What each would have if its group had spent so much, (m, 1)."""
+        found = np.empty((len(self.query), 1))
+        for at, chain in self.groups:
+            stage = max(0, int(np.searchsorted(chain.prices, price, side="right")) - 1)
+            found[at] = chain.experts[stage].margins[chain.at]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
 class Queries:
-    """The queries of the rows that teach gates, all of them whole."""
+    """The queries of the rows that teach gates, all of them whole but for documents that lie in other groups."""
 
     query: np.ndarray  # (n,)
     seen: WholeQueries
+    beside: Beside | None = None
 
-    def made(self, margins: np.ndarray) -> np.ndarray:
-        """Gap and place by the current margins of all these rows, (n, 1)."""
-        return made_columns(self.seen.scale * margins[:, 0], self.query, self.seen.at)
+    def made(self, margins: np.ndarray, price: float) -> np.ndarray:
+        """Gap and place by the current margins of all these rows, (n, 1), at a stage of this price."""
+        query, n = self.query, len(margins)
+        if self.beside is not None:
+            margins = np.concatenate([margins, self.beside.margins(price)])
+            query = np.concatenate([query, self.beside.query])
+        return made_columns(self.seen.scale * margins[:, 0], query, self.seen.at)[:n]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,11 +134,16 @@ def whole_queries_of(qid: np.ndarray, most: int) -> np.ndarray:
 def regression_on_places(chain: Chain, stage: int) -> list[Any]:
     """What learns both halves of a gate from the columns of a stage and, after these, the made ones."""
     columns = chain.stages[stage].columns
-    X = _seen(chain, chain.at, columns, _queries(chain).made(chain.experts[stage].margins[chain.at]))
+    X = _seen(chain, chain.at, columns, made_at(chain, stage))
     rows, every = Rows(X, chain.rows.y[chain.at], chain.weights), np.arange(X.shape[1])
     categorical = tuple(np.flatnonzero(np.isin(columns, chain.boosting.categorical)).tolist())
     boosting = replace(chain.boosting, categorical=categorical)
     return [regression(boosting, rows, half, every, None) for half in chain.halves]
+
+
+def made_at(chain: Chain, stage: int) -> np.ndarray:
+    """Gap and place of the rows that teach gates, if all of them come to a stage."""
+    return _queries(chain).made(chain.experts[stage].margins[chain.at], chain.prices[stage])
 
 
 def said_of_places(chain: Chain, gate: Gate, here: np.ndarray, made: np.ndarray) -> np.ndarray:
@@ -125,7 +163,7 @@ def walk_queries(chain: Chain, stages: Sequence[int], gates: Sequence[Gate]) -> 
     here = np.arange(n)
     for stage, gate in zip(stages, gates, strict=False):
         scores[here] = chain.experts[stage].margins[chain.at[here]]
-        goes = said_of_places(chain, gate, here, queries.made(scores)[here]) > 0
+        goes = said_of_places(chain, gate, here, queries.made(scores, chain.prices[stage])[here]) > 0
         stops[here[~goes]] = stage
         paid[here] += chain.gate_price
         here = here[goes]
@@ -133,16 +171,40 @@ def walk_queries(chain: Chain, stages: Sequence[int], gates: Sequence[Gate]) -> 
     return Steps(stops, paid)
 
 
+def walk_groups(groups: Sequence[tuple[Chain, Sequence[int], Sequence[Gate]]]) -> list[Steps]:
+    """The same for chains of several groups with the stages that are their nodes, all of them level by level."""
+    ends = np.cumsum([0, *(len(chain.at) for chain, *_ in groups)])
+    query = np.concatenate([_queries(chain).query for chain, *_ in groups])
+    seen, scores = _queries(groups[0][0]).seen, np.zeros(ends[-1])
+    found = [Steps(np.full(len(chain.at), stages[-1]), np.zeros(len(chain.at))) for chain, stages, _ in groups]
+    here = [np.arange(len(chain.at)) for chain, *_ in groups]
+    for level in range(max(len(stages) for _, stages, _ in groups)):
+        for (chain, stages, _), rows, start in zip(groups, here, ends, strict=False):
+            if level < len(stages):
+                scores[start + rows] = seen.scale * chain.experts[stages[level]].margins[chain.at[rows], 0]
+        made = made_columns(scores, query, seen.at)
+        for number, (chain, stages, gates) in enumerate(groups):
+            if level >= len(gates):
+                continue
+            rows, steps, stage = here[number], found[number], stages[level]
+            goes = said_of_places(chain, gates[level], rows, made[ends[number] + rows]) > 0
+            steps.stops[rows[~goes]] = stage
+            steps.paid[rows] += chain.gate_price
+            here[number] = rows[goes]
+            steps.paid[rows[goes]] += chain.experts[stage].price(chain.boosting.costs)
+    return found
+
+
 def with_made_columns(
-    schema: Schema, costs: ResolvedCosts, estimates: Estimates, n_gates: int
+    schema: Schema, costs: ResolvedCosts, estimates: Estimates, gated: np.ndarray
 ) -> tuple[Schema, ResolvedCosts, Estimates]:
-    """What a model says of its columns, with the made ones, which no source brings."""
+    """What a model says of its columns, with the made ones of some nodes, which no source brings."""
 
     def wider(columns: np.ndarray) -> np.ndarray:
-        return np.pad(columns, ((0, 0), (0, N_MADE * n_gates)))
+        return np.pad(columns, ((0, 0), (0, N_MADE * len(gated))))
 
     wide = replace(estimates, sets=wider(estimates.sets), source_features=wider(estimates.source_features))
-    return with_made_schema(schema, n_gates), with_made_costs(costs, n_gates), wide
+    return with_made_schema(schema, gated.tolist()), with_made_costs(costs, len(gated)), wide
 
 
 def _queries(chain: Chain) -> Queries:

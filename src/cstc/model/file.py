@@ -44,6 +44,7 @@ from .file_versions import (
     MIXTURE_CONTENTS,
     QUERIES,
     QUERIES_CONTENTS,
+    WITH_CHAINS_OF_QUERIES,
     WITH_QUERIES,
 )
 from .fitted import FittedTree
@@ -163,7 +164,8 @@ def _bytes_of(model: Model) -> bytes:
         return pack(LATEST_OF_TREES, members_of(model))
     if isinstance(model, QueryTree):
         places = json_of({"at": model.at})
-        return pack(WITH_QUERIES, dict(zip(QUERIES_CONTENTS, (places, _bytes_of(model.tree)), strict=True)))
+        version = WITH_QUERIES if len(model.chains) == 1 else WITH_CHAINS_OF_QUERIES
+        return pack(version, dict(zip(QUERIES_CONTENTS, (places, _bytes_of(model.tree)), strict=True)))
     coin, trees = json_of({"share": model.share, "seed": model.seed}), map(_bytes_of, model.trees)
     return pack(LATEST_OF_TREES, dict(zip(MIXTURE_CONTENTS, (coin, *trees), strict=True)))
 

@@ -1,8 +1,8 @@
 """What the files of each version hold: the names of their members, and the types of what is in them.
 
 Every version is read for ever.  A model is written in the latest one that has anything new for its kind: trees and
-mixtures in version 3, whole queries in version 4.  A version of trees is one entry of `VERSIONS`: what it has beyond
-the one before.  `file_tree` says what becomes of that.
+mixtures in version 3, whole queries of one chain in version 4, and of several in version 5.  A version of trees is one
+entry of `VERSIONS`: what it has beyond the one before.  `file_tree` says what becomes of that.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ __all__ = [
     "QUERIES",
     "QUERIES_CONTENTS",
     "VERSIONS",
+    "WITH_CHAINS_OF_QUERIES",
     "WITH_QUERIES",
     "Version",
     "contents_of",
@@ -33,7 +34,7 @@ MIXTURE_CONTENTS = (MIXTURE, "cheaper.cstc", "costlier.cstc")
 QUERIES = "queries.json"
 QUERIES_CONTENTS = (QUERIES, "tree.cstc")
 FIRST_WITH_MIXTURES = 3
-WITH_QUERIES = 4  # and nothing else
+WITH_QUERIES, WITH_CHAINS_OF_QUERIES = 4, 5  # and nothing else
 
 
 def member_of(name: str) -> str:
@@ -120,12 +121,12 @@ _THIRD = _SECOND.with_more(
 )
 VERSIONS = {1: _FIRST, 2: _SECOND, 3: _THIRD}
 LATEST_OF_TREES = max(VERSIONS)
-LATEST = WITH_QUERIES
+LATEST = WITH_CHAINS_OF_QUERIES
 
 
 def contents_of(version: int, names: Collection[str]) -> tuple[str, ...]:
     """All members but the manifest that a file of a version must have, by what it says it is."""
-    if version == WITH_QUERIES:
+    if version in (WITH_QUERIES, WITH_CHAINS_OF_QUERIES):
         return QUERIES_CONTENTS
     if version >= FIRST_WITH_MIXTURES and MIXTURE in names:
         return MIXTURE_CONTENTS

@@ -11,6 +11,10 @@ stopped before), a gate has two columns more than the features,
 They cost nothing themselves.  But whoever comes to node k needs the score of expert k, also if it goes on, and pays for
 what that one looks at: a path here is longer than that of the same tree row by row.
 
+Where documents need different features, splits come first, which look at features alone and score nobody, and each
+group has a chain of its own.  All documents of a query go in step, from level to level of their chains: who is at the
+first node of one chain is compared with who is at the first node of another.
+
 Equal scores have equal places, and a query knows nothing of others: no order of rows or queries matters.
 
 Only numpy is imported here: a loaded model needs nothing else.
@@ -44,7 +48,17 @@ from .training import Training
 if TYPE_CHECKING:
     from ..serving.explain import Explanation, ItemTable
 
-__all__ = ["N_MADE", "QueryStep", "QueryTree", "made_columns", "made_names", "with_made_costs", "with_made_schema"]
+__all__ = [
+    "N_MADE",
+    "QueryStep",
+    "QueryTree",
+    "gated_nodes",
+    "made_columns",
+    "made_names",
+    "splits_of",
+    "with_made_costs",
+    "with_made_schema",
+]
 
 N_MADE = 2  # columns for each gate: the gap and the place
 
@@ -79,21 +93,31 @@ def made_columns(scores: np.ndarray, query: np.ndarray, at: int) -> np.ndarray:
     return made
 
 
-def made_names(n_gates: int, taken: Iterable[str]) -> list[str]:
-    """Names of the made columns, none of which a feature has."""
+def made_names(gated: Iterable[int], taken: Iterable[str]) -> list[str]:
+    """Names of the made columns of some nodes, none of which a feature has."""
     taken, names = set(taken), []
-    for gate in range(n_gates):
+    for node in gated:
         for what in ("gap", "place"):
-            name = f"{what} at node {gate}"
+            name = f"{what} at node {node}"
             while name in taken:
                 name += "'"
             names.append(name)
     return names
 
 
-def with_made_schema(schema: Schema, n_gates: int) -> Schema:
-    """What columns mean, with the made ones at their end."""
-    names = made_names(n_gates, schema.feature_names)
+def splits_of(shape: TreeShape) -> np.ndarray:
+    """Bool (n_nodes,): nodes that only tell documents apart; a node of a chain has a side where documents stop."""
+    return ~shape.is_predictive
+
+
+def gated_nodes(shape: TreeShape) -> np.ndarray:
+    """The nodes of chains that have a gate."""
+    return np.flatnonzero(shape.is_predictive & ~shape.is_leaf)
+
+
+def with_made_schema(schema: Schema, gated: Iterable[int]) -> Schema:
+    """What columns mean, with the made ones of some nodes at their end."""
+    names = made_names(gated, schema.feature_names)
     return replace(
         schema,
         feature_names=[*schema.feature_names, *names],
@@ -109,7 +133,7 @@ def with_made_costs(costs: ResolvedCosts, n_gates: int) -> ResolvedCosts:
 
 
 class QueryStep(NamedTuple):
-    """A node: what scores the documents that come there, and what decides who goes on.
+    """A node of a chain: what scores the documents that come there, and what decides who goes on.
 
     Attributes
     ----------
@@ -128,7 +152,7 @@ class QueryStep(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class QueryTree(Answering):
-    """A chain whose gates see the place of a document among the current scores of its query.
+    """A chain, or one for each group of documents, whose gates see a document's place among the scores of its query.
 
     It predicts, counts cost and is saved as a `FittedTree` is, but whole queries at a time: whatever takes rows needs
     `qid`, the query of each of them.  What is about one row alone is refused.
@@ -136,8 +160,8 @@ class QueryTree(Answering):
     Attributes
     ----------
     tree : FittedTree
-        A chain over the features and, at the end, two made columns for each node with a gate, which require no item.
-        Experts look at features, the gate of a node also at the made columns of that node.
+        Over the features and, at the end, two made columns for each node of a chain with a gate, in the order of the
+        nodes, which require no item.  Experts and splits look at features, a gate also at the made columns of its node.
     at : int
         Gaps are measured from the `at`-th best score of a query.
 
@@ -190,7 +214,26 @@ class QueryTree(Answering):
     @property
     def n_features(self) -> int:
         """Features, made columns left out."""
-        return len(self.tree.schema.feature_names) - N_MADE * (self.n_nodes - 1)
+        return len(self.tree.schema.feature_names) - N_MADE * len(self._gated)
+
+    @cached_property
+    def _gated(self) -> np.ndarray:
+        return gated_nodes(self.shape)
+
+    @cached_property
+    def chains(self) -> list[list[int]]:
+        """The nodes of each group, from the first to the last; the groups are the terminals of `wide_splits`."""
+        shape, is_split = self.shape, splits_of(self.shape)
+        if not is_split.any():
+            return [list(range(self.n_nodes))]
+        found = []
+        for split in np.flatnonzero(is_split).tolist():
+            for node in (int(shape.upper[split]), int(shape.lower[split])):
+                if not is_split[node]:
+                    found.append([node])
+                    while (after := int(shape.upper[found[-1][-1]])) >= 0:
+                        found[-1].append(after)
+        return found
 
     @cached_property
     def schema(self) -> Schema:
@@ -247,7 +290,8 @@ class QueryTree(Answering):
     @cached_property
     def terminal_learners(self) -> np.ndarray:
         """Bool (n_terminals, n_learners): all that a document evaluates on its way; experts that it passes, too."""
-        return np.logical_or.accumulate(self.tree.predict_learners | self.tree.route_learners, axis=0)
+        scored = self.tree.predict_learners & ~splits_of(self.shape)[:, None]
+        return (self.shape.paths.astype(int) @ (scored | self.tree.route_learners).astype(int)) > 0
 
     def terminal_items(self) -> np.ndarray:
         """Bool (n_terminals, n_items): the items of all learners on each path."""
@@ -265,48 +309,85 @@ class QueryTree(Answering):
     @cached_property
     def charged_tree(self) -> FittedTree:
         """A tree to be looked at, not to be walked: each gate needs the expert of its node, as it does here."""
-        passed = self.tree.predict_learners.T & ~self.tree.shape.is_leaf
+        passed = self.tree.predict_learners.T & ~self.shape.is_leaf & ~splits_of(self.shape)
         return replace(self.tree, route_weights=np.where(passed, 1.0, self.tree.route_weights))
 
     @cached_property
-    def wide_steps(self) -> list[tuple[FittedTree, FittedTree | None]]:
-        """Expert and gate of each node, on all columns, the made ones too; who goes on ends at terminal 1 of a gate."""
-        tree, found = self.tree, []
-        nothing = np.zeros(tree.pool.n_learners)
-        alone: dict[str, Any] = dict.fromkeys(("estimates", "fallback_weights", "fallback_intercepts"))
-        alone["training"] = Training()
-        for node in range(self.n_nodes):
-            expert = replace(
-                tree,
-                shape=TreeShape.chain(1),
-                predict_weights=tree.predict_weights[:, [node]],
-                predict_intercepts=tree.predict_intercepts[[node]],
-                route_weights=nothing[:, None],
-                thresholds=np.zeros(1),
-                **alone,
-            ).compressed()
-            gate = replace(
-                tree,
-                shape=TreeShape.chain(2),
-                predict_weights=np.zeros((tree.pool.n_learners, 2, 1)),
-                predict_intercepts=np.zeros((2, 1)),
-                route_weights=np.column_stack([tree.route_weights[:, node], nothing]),
-                thresholds=np.array([tree.thresholds[node], 0.0]),
-                **alone,
-            ).compressed()
-            found.append((expert, None if tree.shape.is_leaf[node] else gate))
-        return found
+    def wide_splits(self) -> FittedTree | None:
+        """What tells the groups of `chains` apart, on all columns: they are its terminals.  None where there is one."""
+        splits = np.flatnonzero(splits_of(self.shape))
+        if not len(splits):
+            return None
+        number = {split: place for place, split in enumerate(splits.tolist())}
+        number |= {nodes[0]: -1 - group for group, nodes in enumerate(self.chains)}
+        sides = self.shape.upper[splits].tolist(), self.shape.lower[splits].tolist()
+        upper, lower = (np.array([number[node] for node in side]) for side in sides)
+        n_learners, n = self.tree.pool.n_learners, len(splits)
+        return self._part(
+            TreeShape(upper, lower),
+            np.zeros((n_learners, n)),
+            np.zeros(n),
+            self.tree.route_weights[:, splits],
+            self.tree.thresholds[splits],
+        )
 
     @cached_property
-    def steps(self) -> list[QueryStep]:
-        """The chain, node by node, each tree on the columns that it looks at."""
-        n, found = self.n_features, []
-        for node, (expert, gate) in enumerate(self.wide_steps):
+    def wide_steps(self) -> dict[int, tuple[FittedTree, FittedTree | None]]:
+        """Expert and gate of each node of a chain, on all columns, the made ones too.
+
+        Who goes on ends at terminal 1 of a gate.
+        """
+        tree, found = self.tree, {}
+        nothing = np.zeros(tree.pool.n_learners)
+        for node in np.flatnonzero(~splits_of(self.shape)).tolist():
+            weights, intercept = tree.predict_weights[:, node], tree.predict_intercepts[node]
+            expert = self._part(TreeShape.chain(1), weights, intercept, nothing[:, None], [0.0])
+            gate = self._part(
+                TreeShape.chain(2),
+                np.zeros((len(nothing), 2)),
+                np.zeros(2),
+                np.column_stack([tree.route_weights[:, node], nothing]),
+                [tree.thresholds[node], 0.0],
+            )
+            found[node] = expert, None if tree.shape.is_leaf[node] else gate
+        return found
+
+    def _part(self, shape: TreeShape, weights: Any, intercepts: Any, route_weights: Any, thresholds: Any) -> FittedTree:
+        """A tree of some of the learners: of scores (n_learners, n_nodes) and routes."""
+        n = shape.n_nodes
+        return replace(
+            self.tree,
+            shape=shape,
+            predict_weights=np.reshape(weights, (-1, n, 1)),
+            predict_intercepts=np.reshape(intercepts, (n, 1)),
+            route_weights=route_weights,
+            thresholds=np.asarray(thresholds, dtype=float),
+            estimates=None,
+            fallback_weights=None,
+            fallback_intercepts=None,
+            training=Training(),
+        ).compressed()
+
+    @cached_property
+    def splits(self) -> FittedTree | None:
+        """`wide_splits` on the features."""
+        return None if self.wide_splits is None else _on(self.wide_splits, np.arange(self.n_features))
+
+    @cached_property
+    def steps(self) -> dict[int, QueryStep]:
+        """The nodes of chains, each tree on the columns that it looks at."""
+        n, found = self.n_features, {}
+        for node, (expert, gate) in self.wide_steps.items():
             used = np.zeros(0, dtype=int) if gate is None else _columns_of(gate.pool)
             columns = used[used < n]
-            seen = np.append(columns, n + N_MADE * node + np.arange(N_MADE))
-            found.append(QueryStep(_on(expert, np.arange(n)), columns, None if gate is None else _on(gate, seen)))
+            seen = np.append(columns, self.made_at(node))
+            found[node] = QueryStep(_on(expert, np.arange(n)), columns, None if gate is None else _on(gate, seen))
         return found
+
+    def made_at(self, node: int) -> np.ndarray:
+        """The made columns of a node; none where it has no gate."""
+        number = np.flatnonzero(self._gated == node)
+        return (self.n_features + N_MADE * number[:, None] + np.arange(N_MADE)).ravel()
 
     # -- answering -------------------------------------------------------------------------------------------------
 
@@ -330,7 +411,8 @@ class QueryTree(Answering):
     def walk(self, X: Any, *, items: bool = False, qid: Any = None) -> Walked:
         """Where the rows of a matrix end, with which scores and, if asked for, what their branches buy.
 
-        Node by node, all documents of a query in step: who comes there is scored, and then decided on.
+        Level by level of the chains, all documents of a query in step: who comes to a node is scored, and when all who
+        are at that level are, they are decided on.
         """
         n = X.shape[0]
         if qid is None:
@@ -338,19 +420,44 @@ class QueryTree(Answering):
         query = query_numbers(qid, n)
         scores, terminals = np.empty(n), np.empty(n, dtype=int)
         bought = np.zeros((n, self.costs.n_items if items else 0), dtype=bool)
-        here = np.arange(n)
-        for node, step in enumerate(self.steps):
-            part = X if len(here) == n else rows_at(X, here)
-            scored = step.expert.walk(part, items=items)
-            scores[here], terminals[here] = scored.margins[:, 0], node
-            bought[here] |= scored.items
-            if step.gate is None or not len(here):
+        group = np.zeros(n, dtype=int)
+        if self.splits is not None and n:
+            told = self.splits.walk(X, items=items)
+            group, bought = told.terminals, bought | told.items
+        here = {number: np.flatnonzero(group == number) for number in range(len(self.chains))}
+        for level in range(max(map(len, self.chains))):
+            # 1. All who are there have their scores.
+            nodes = {number: self.chains[number][level] for number, rows in here.items() if len(rows)}
+            parts = {}
+            for number, node in nodes.items():
+                rows = here[number]
+                parts[number] = X if len(rows) == n else rows_at(X, rows)
+                scored = self.steps[node].expert.walk(parts[number], items=items)
+                scores[rows], terminals[rows] = scored.margins[:, 0], node
+                bought[rows] |= scored.items
+            if not nodes:
                 break
-            made = made_columns(scores, query, self.at)[here]
-            asked = step.gate.walk(np.column_stack([dense(columns_at(part, step.columns)), made]), items=items)
-            bought[here] |= asked.items
-            here = here[asked.terminals == 1]
-        return Walked(scores[:, None], terminals, bought)
+            # 2. Those decide who goes on.
+            made = made_columns(scores, query, self.at)
+            going = {}
+            for number, node in nodes.items():
+                step, rows = self.steps[node], here[number]
+                if step.gate is None:
+                    continue
+                cells = [dense(columns_at(parts[number], step.columns)), made[rows]]
+                asked = step.gate.walk(np.column_stack(cells), items=items)
+                bought[rows] |= asked.items
+                going[number] = rows[asked.terminals == 1]
+            here = going
+        # a node of a chain has one terminal
+        return Walked(scores[:, None], self.terminal_of[terminals] if n else terminals, bought)
+
+    @cached_property
+    def terminal_of(self) -> np.ndarray:
+        """The terminal of each node of a chain; -1 for splits."""
+        found = np.full(self.n_nodes, -1)
+        found[self.shape.terminal_parents] = np.arange(self.n_terminals)
+        return found
 
     def charge(self, walked: Walked, counting: str = "branch") -> np.ndarray:
         """What rows pay, by where they ended and what they bought."""
@@ -382,7 +489,7 @@ class QueryTree(Answering):
         return walked.terminals, self.charge(walked)
 
     def apply(self, X: Any, *, ids: Any = None, qid: Any = None) -> np.ndarray:
-        """The terminal that the path of each row leads to: the number of the node whose score it gets."""
+        """The terminal that the path of each row leads to; every node of a chain has one, in the order of the nodes."""
         X = self._matrix(X)
         if ids is not None:
             check_ids(ids, X.shape[0])
@@ -412,7 +519,7 @@ class QueryTree(Answering):
         if not isinstance(costs, ResolvedCosts):
             names = self.schema.feature_names
             costs = as_cost_model(costs, len(names)).resolve(names)
-        return replace(self, tree=self.tree.with_costs(with_made_costs(costs, self.n_nodes - 1)))
+        return replace(self, tree=self.tree.with_costs(with_made_costs(costs, len(self._gated))))
 
     def with_limit(self, limit: float | None) -> QueryTree:
         """Whole queries have no limit for a row: who goes on is decided by all documents of a query."""
@@ -463,9 +570,11 @@ def _on(tree: FittedTree, columns: np.ndarray) -> FittedTree:
 
 def _wrong_with(tree: FittedTree) -> str:
     """What a tree would have to be, and is not; empty if it is all that."""
-    chain, n_gates = TreeShape.chain(tree.n_nodes), tree.n_nodes - 1
-    if not np.array_equal(tree.shape.upper, chain.upper) or not np.array_equal(tree.shape.lower, chain.lower):
-        return "is a chain of nodes"
+    shape, is_split, gated = tree.shape, splits_of(tree.shape), gated_nodes(tree.shape)
+    n_gates = len(gated)
+    after = [int(node) for node in shape.upper[gated] if node >= 0]
+    if (shape.lower[gated] >= 0).any() or len(after) < n_gates or is_split[after].any():
+        return "is a chain of nodes, or splits and a chain for each group"
     if tree.n_outputs != 1 or tree.schema.classes is not None or tree.link != "identity":
         return "predicts scores"
     if tree.limit is not None or tree.decisions is not None:
@@ -477,10 +586,11 @@ def _wrong_with(tree: FittedTree) -> str:
     if tree.costs.feature_items[n:].any() or any(name in tree.schema.categories for name in made):
         return "has made columns that are numbers and require no item"
     looks = tree.learner_features[:, n:]
-    if looks[(tree.expert_weights != 0).any(axis=(1, 2))].any():
-        return "has experts that look at no made column"
-    for node in range(n_gates):
-        others = np.delete(np.arange(N_MADE * n_gates), N_MADE * node + np.arange(N_MADE))
+    without = (tree.expert_weights != 0).any(axis=(1, 2)) | tree.route_learners[is_split].any(axis=0)
+    if looks[without].any():
+        return "has experts and splits that look at no made column"
+    for number, node in enumerate(gated):
+        others = np.delete(np.arange(N_MADE * n_gates), N_MADE * number + np.arange(N_MADE))
         if looks[tree.route_learners[node]][:, others].any():
             return "has gates that look at the made columns of their own node only"
     return ""

@@ -1,8 +1,9 @@
 """Whole queries on demand: all documents of a query go node by node, and buy what their next step needs.
 
-At a node, a document is a session on the expert, then one on the gate, with gap and place among what is known.  What an
-earlier session of a document has bought, put aside or lost is the same in the next one, so that no source is called
-twice and no item is paid twice.
+At a node, a document is a session on the expert, then one on the gate, with gap and place among what is known; where
+documents need different features, one on the splits comes first and tells its group.  What an earlier session of a
+document has bought, put aside or lost is the same in the next one, so that no source is called twice and no item is
+paid twice.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..model.qids import query_numbers
-from ..model.queries import N_MADE, QueryTree, made_columns
+from ..model.queries import QueryTree, made_columns, splits_of
 from .answer import Answer
 from .compiled import compile_tree
 from .session import Session
@@ -41,10 +42,11 @@ class QueryServing:
         self.model = model
         n = model.n_features
         self.compiled = compile_tree(model.charged_tree, n)
-        self._steps = [
-            (compile_tree(expert, n), None if gate is None else compile_tree(gate, n))
-            for expert, gate in model.wide_steps
-        ]
+        self._steps = {
+            node: (compile_tree(expert, n), None if gate is None else compile_tree(gate, n))
+            for node, (expert, gate) in model.wide_steps.items()
+        }
+        self._splits = None if model.wide_splits is None else compile_tree(model.wide_splits, n)
 
     def answers(
         self,
@@ -64,14 +66,16 @@ class QueryServing:
         down = self.model.columns_named(unavailable).tolist()  # the trees of single steps know no sources
         query, scores = query_numbers(qid, n, rows_of="the call"), np.full(n, self.model.constant[0])
         trails: list[list[tuple[int, Session]]] = [[] for _ in range(n)]
-        here, ends = list(range(n)), [-1] * n
+        ends = [-1] * n
 
-        def step(compiled: Any, node: int, made: np.ndarray | None = None) -> list[tuple[int, Session]]:
+        def step(
+            compiled: Any, node: int, here: list[int], made: np.ndarray | None = None
+        ) -> list[tuple[int, Session]]:
             """One session for each row that is here; those that can go on."""
-            sessions, first = [], self.model.n_features + N_MADE * node
+            sessions, seen = [], self.model.made_at(node).tolist()
             for row in here:
                 before = trails[row][-1][1] if trails[row] else None
-                own = None if made is None else dict(enumerate(made[row].tolist(), first))
+                own = None if made is None else dict(zip(seen, made[row].tolist(), strict=True))
                 own_known = known[row] if before is None else None  # later sessions have it from the one before
                 chained: dict[str, Any] = {"_after": before, "_made": own, "_down": down, "_level": 0}
                 sessions.append(Session(compiled, known=own_known, **chained, **options))
@@ -79,14 +83,29 @@ class QueryServing:
             drive(sessions, [rows[row] for row in here])
             return [pair for pair in zip(here, sessions, strict=True) if pair[1].answer().status not in ENDS]
 
-        for node, (expert, gate) in enumerate(self._steps):
-            for row, session in (scored := step(expert, node)):
-                scores[row], ends[row] = session.answer().margins[0], node
-            here = [row for row, _ in scored]
-            if gate is None or not here:
+        groups: dict[int, list[int]] = {0: list(range(n))}
+        if self._splits is not None:
+            told = step(self._splits, 0, groups[0])
+            groups = {}
+            for row, session in told:
+                if (group := session.reached) is not None:
+                    groups.setdefault(group, []).append(row)
+        for level in range(max(map(len, self.model.chains))):
+            # 1. All who are there have their scores.
+            nodes = {group: self.model.chains[group][level] for group, here in groups.items() if here}
+            for group, node in nodes.items():
+                for row, session in (scored := step(self._steps[node][0], node, groups[group])):
+                    scores[row], ends[row] = session.answer().margins[0], node
+                groups[group] = [row for row, _ in scored]
+            # 2. Those decide who goes on.
+            made, going = made_columns(scores, query, self.model.at), {}
+            for group, node in nodes.items():
+                if (gate := self._steps[node][1]) is not None and groups[group]:
+                    asked = step(gate, node, groups[group], made)
+                    going[group] = [row for row, session in asked if session.answer().terminal == 1]
+            groups = going
+            if not groups:
                 break
-            made = made_columns(scores, query, self.model.at)
-            here = [row for row, session in step(gate, node, made) if session.answer().terminal == 1]
         return [self._together(trails[row], float(scores[row]), ends[row]) for row in range(n)]
 
     def _together(self, trail: list[tuple[int, Session]], score: float, node: int) -> Answer:
@@ -100,9 +119,10 @@ class QueryServing:
         for at, answer in parts:
             bought, evaluated = bought | answer._bought, evaluated + answer.n_evaluated
             warned |= dict.fromkeys(answer.warnings)
-            events += [_at_node(event, at) for event in answer._events]
+            is_split = self._splits is not None and answer is parts[0][1]
+            events += [self._at_split(event) if is_split else self._at_node(event, at) for event in answer._events]
         if last is None:  # a learner that two nodes share is evaluated once
-            evaluated = int(self.model.terminal_learners[node].sum())
+            evaluated = int(self.model.terminal_learners[self.model.terminal_of[node]].sum())
         compiled = self.compiled
         return Answer(
             score,
@@ -111,8 +131,8 @@ class QueryServing:
             "complete" if last is None else last.status,
             "" if last is None else last.reason,
             node,
-            node if last is None else None,
-            list(range(max(at for at, _ in parts) + 1)),
+            int(self.model.terminal_of[node]) if last is None else None,
+            np.flatnonzero(self.model.shape.node_paths[parts[-1][0]]).tolist(),
             [score],
             evaluated,
             error=None if last is None else last.error,
@@ -125,10 +145,19 @@ class QueryServing:
             _whole_query=True,
         )
 
+    def _at_node(self, event: Any, node: int) -> Any:
+        """An event of a session on one step, at its node."""
+        if event[0] != "gate":
+            return (event[0], node, *event[2:])
+        _, _, margin, threshold, child = event
+        shape = self.model.shape
+        return "gate", node, margin, threshold, int(shape.upper[node] if child >= 0 else shape.lower[node])
 
-def _at_node(event: Any, node: int) -> Any:
-    """An event of a session on one step, at its node of the chain."""
-    if event[0] != "gate":
-        return (event[0], node, *event[2:])
-    _, _, margin, threshold, child = event
-    return "gate", node, margin, threshold, node + 1 if child >= 0 else -1 - node
+    def _at_split(self, event: Any) -> Any:
+        """An event of the session that tells the group."""
+        splits = np.flatnonzero(splits_of(self.model.shape)).tolist()
+        if event[0] != "gate":
+            return (event[0], splits[event[1]], *event[2:])
+        _, split, margin, threshold, child = event
+        to = splits[child] if child >= 0 else self.model.chains[-1 - child][0]
+        return "gate", splits[split], margin, threshold, to

@@ -216,6 +216,11 @@ class Session:
             self._bill.on_its_way = tuple(f for f in asked if f not in known and f not in failed)
         self.resume()
 
+    @property
+    def reached(self) -> int | None:
+        """The terminal at the end of its way, also where values were averaged on it; None if it did not come there."""
+        return self._way.terminal
+
     def answer(self) -> Answer:
         """The answer; before the session is finished, the best one so far, with the status "stopped"."""
         way, bill, values = self._way, self._bill, self._values
