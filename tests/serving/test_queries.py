@@ -158,6 +158,51 @@ def test_after_the_deadline_nothing_is_bought(world):
     assert {(answer.value, answer.cost, answer.node) for answer in answers} == {(model.model_.constant[0], 0.0, -1)}
 
 
+@pytest.fixture(scope="module")
+def grouped():
+    """A sign says which of two expensive features counts beside a cheap one."""
+    rng = np.random.default_rng(0)
+    qid = np.repeat(np.arange(170), 12)
+    X = rng.normal(size=(len(qid), 4))
+    X[:, 0] = np.sign(X[:, 0])
+    y = np.clip(np.round(1.5 * X[:, 1] + np.where(X[:, 0] > 0, X[:, 2], X[:, 3]) + 0.5), 0, 4)
+    options = {"objective": "regression", "n_weak_learners": 40, "n_jobs": 1, "random_state": 0}
+    model = CSTCRanker(costs=[1.0, 2.0, 10.0, 10.0], cost_weight=0.01, whole_queries=True, **options)
+    model.fit(X[:1800], y[:1800], qid=qid[:1800])
+    assert len(model.model_.chains) > 1
+    return model, X[1800:], qid[1800:]
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_groups_are_told_apart_on_demand(grouped, batch):
+    model, X, qid = grouped
+    calls = Counter()
+    with OnDemandPredictor(model, sources_of(X, ["x0", "x1", "x2", "x3"], calls, batch=batch)) as predictor:
+        answers = predictor.predict_many(range(len(X)), qid=qid)
+    scores, cost = model.predict(X, qid=qid, return_cost=True)
+    assert [answer.value for answer in answers] == scores.tolist()
+    np.testing.assert_allclose([answer.cost for answer in answers], cost, rtol=1e-12)
+    assert max(calls.values()) == 1
+    bought = model.model_.bought_items(X, qid=qid)
+    assert {(f"x{item}", row) for row, item in zip(*np.nonzero(bought), strict=True)} == set(calls)
+    assert np.mean([{"x2", "x3"} <= answer.items.keys() for answer in answers]) < 0.3  # few need both
+
+
+def test_what_tells_groups_apart_may_fail(grouped):
+    model, X, qid = grouped
+    calls = Counter()
+    with OnDemandPredictor(model, sources_of(X, ["x0", "x1", "x2", "x3"], calls, broken=["x0"])) as predictor:
+        answers = predictor.predict_many(range(len(X)), qid=qid)
+        assert {answer.status for answer in answers} == {"failed"}
+        assert max(calls.values()) == 1
+        values = [answer.value for answer in answers]
+        assert len(set(values)) > 20  # and not all the same
+        calls.clear()
+        down = predictor.predict_many(range(len(X)), qid=qid, unavailable=["x0"])
+        assert not any(name == "x0" for name, _ in calls)
+    assert [answer.value for answer in down] == values
+
+
 def test_random_models_answer_as_in_a_table():
     for seed in range(25):
         rng = np.random.default_rng(seed)

@@ -338,11 +338,12 @@ def _groups_of(family: Family) -> Groups | str:
     cost_weights = [factor * found[0].cost_weight for factor in TRIED_AT] if found else []
     known = {}  # what chains lose
     for cost_weight in cost_weights:
-        if grower.whole_queries is not None:  # the order of a query is not observed, so that both go without gates
-            known[cost_weight] = tried_together(grower, needs, found[0], cost_weight)
-            continue
         policies = _policies(chains, cost_weight).values()
         known[cost_weight] = min(policies, key=lambda policy: policy.loss).mean_value
+        if grower.whole_queries is not None:
+            # what an order loses is not observed: all rows are tried together, too; gates save the same part of that
+            without = min(chain.mean(chain.best_stage(cost_weight)) for chain in chains)
+            known[cost_weight] *= tried_together(grower, needs, found[0], cost_weight) / without
     best, least = None, 1.0
     for parted in found[:MOST_TRIED]:
         lost = [tried(grower, needs, parted, each) / known[each] for each in cost_weights]

@@ -13,7 +13,7 @@ or, of a mixture (from version 3 on), two such files as they are, and what joins
     cheaper.cstc
     costlier.cstc
 
-or, of a model of whole queries (version 4), its tree as such a file, and by how many places it goes::
+or, of a model of whole queries (versions 4 and 5), its tree as such a file, and by how many places it goes::
 
     manifest.json
     queries.json         {"at": 5}
