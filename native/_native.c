@@ -1682,7 +1682,7 @@ done:
 
 /* -- learners that look at none of some columns -------------------------------------------------------------------- */
 
-#define MOST_DEPTH 5000 /* of a learner: each level is a call */
+#define MOST_DEPTH 1000 /* of a learner: each level is a call, as in Python, which goes no deeper either */
 
 enum { DEAD_SPLIT = 1, DEAD_LEAF = 2 };
 enum { NO_MEMORY = 1, NO_TREE = 2 };
@@ -1852,7 +1852,7 @@ static PyObject *rewrite(PyObject *Py_UNUSED(module), PyObject *args)
     if (self.wrong == NO_MEMORY)
         PyErr_NoMemory();
     else if (self.wrong)
-        PyErr_SetString(PyExc_ValueError, "the weak learners name positions that do not exist, or go round in circles");
+        PyErr_SetString(PyExc_ValueError, "the weak learners name positions that do not exist, or are over 1000 levels deep");
     else
         result = Py_BuildValue("y#y#y#", (const char *)self.made.items, self.made.n * (Py_ssize_t)sizeof(Made),
                                (const char *)self.waiting.items, self.waiting.n * 8, (const char *)counts.items,

@@ -541,8 +541,8 @@ def base_queries():
     """A few models of whole queries."""
     rng = np.random.default_rng(2015)
     path, files = Path(scratch()) / "base.cstc", []
-    for _ in range(6):
-        cstc.save(random_query_tree(rng), path)
+    for number in range(6):
+        cstc.save(random_query_tree(rng, n_groups=1 + number % 3), path)
         files.append(path.read_bytes())
     return files
 

@@ -11,7 +11,7 @@ import pytest
 
 from builders import LOSSES
 from cstc.binning import ColumnBlocks
-from cstc.boosting import Boosting
+from cstc.boosting import GATE_ROUNDS, Boosting
 from cstc.costs import CostModel
 from cstc.lightgbm_engine import SHARED_BINS, Binned, GainRegression, bin_blocks
 from cstc.lightgbm_trees import flatten_booster
@@ -227,7 +227,7 @@ def test_gates_learn_what_they_would_learn_from_columns_that_are_binned_anew(col
     regression = GainRegression(boosting, rows, at, columns, bin_blocks(boosting, rows, SETS))
     part = binned_anew(boosting, rows, regression.columns).subset(at.tolist()).construct()
     part.set_weight(rows.weights[at]).set_field("init_score", None).set_label(gain)
-    pool = assert_same_trees(regression.fit(gain), lightgbm.train(regression._parameters, part, 40))
+    pool = assert_same_trees(regression.fit(gain), lightgbm.train(regression._parameters, part, GATE_ROUNDS))
     said = pool.on_columns(regression.columns).scores(rows.X[at], np.ones((pool.n_learners, 1)))[:, 0]
     if 0 in columns:
         assert np.mean((said - gain) ** 2) < 0.05 * np.var(gain)

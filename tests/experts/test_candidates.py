@@ -297,9 +297,9 @@ def simple_chain(loss=1.0, **changes):
 def family_of(chains, lazy):
     nothing = SimpleNamespace(categorical=())
     grower = SimpleNamespace(
-        rows=chains[0].rows, boosting=nothing, half=None, stakes=None, factor=None, report=print
+        rows=chains[0].rows, boosting=nothing, half=None, stakes=None, factor=None, report=print, whole_queries=None
     )
-    return Family(grower, Chains(chains, None, None), lazy)
+    return Family(grower, Chains(chains, None, None, None), lazy)
 
 
 def test_orders_are_compared_without_shifts():

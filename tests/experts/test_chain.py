@@ -1,5 +1,7 @@
 """Chains: what stopping at each stage is expected to lose and costs, for all rows and for groups of them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,8 +9,12 @@ from cstc.boosting import GATE_ROUNDS
 from cstc.experts import purchases
 from cstc.experts.chain import HASTE, OTHERS, ChainGrower, gate_members
 from cstc.experts.expert import constant_expert
+from cstc.experts.order import SHARE
+from cstc.experts.places import Places
 from cstc.losses import ErrorLoss, LogisticLoss
+from cstc.metrics import ndcg
 from cstc.model.decisions import Decisions
+from cstc.rows import Units
 from experts.cases import PRICES, boosting, dear_for_some, make_chain, resolved, rows_of
 
 N = 600
@@ -224,3 +230,23 @@ def test_cost_weights_of_money_are_those_of_the_loss_in_its_own_units():
     grower = ChainGrower(plain.rows, plain.boosting, plain.folds, plain.half, print, ErrorLoss(loss, decisions))
     in_money = 300.0 * np.mean(y == 0)  # with even chances, class 1 is said: that error is the cheaper one
     assert grower.boosted_weight(in_money) == pytest.approx(np.log(2.0))  # the constant is 0: it knows nothing
+
+
+def test_margins_that_order_documents_worse_are_charged_for_it():
+    """By the part of the lift of NDCG that they lose against those of the chains for all rows."""
+    rng = np.random.default_rng(0)
+    grades = rng.integers(0, 4, size=N).astype(float)
+    grower, _ = grower_of(y=(grades - 1.0) / 2.0)
+    assert grower.order_shift(np.zeros((N, 1)), np.ones(N)) == 0.0  # it ranks nothing
+    grower.rows = replace(grower.rows, qid=np.repeat(np.arange(N // 10), 10))
+    grower.places = Places(5, Units(1.0, 2.0))
+    grower.best = (grades + 0.5 * rng.normal(size=N))[:, None]
+    worse = (grades + 2.0 * rng.normal(size=N))[:, None]
+    quality = [ndcg(grades, scores, grower.rows.qid, 5) for scores in (grower.best[:, 0], worse[:, 0], np.zeros(N))]
+    squared = rng.random(N)
+    part = (quality[0] - quality[1]) / (quality[0] - quality[2])
+    assert 0.1 < part < 0.9
+    assert grower.order_shift(worse, squared) == pytest.approx(SHARE * part * squared.mean())
+    assert grower.order_shift(grower.best, squared) == 0.0
+    grower.rows = replace(grower.rows, y=np.full(N, -0.5))  # no document is relevant
+    assert grower.order_shift(worse, squared) == 0.0

@@ -5,7 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cstc.experts.queries import Beside, Queries, WholeQueries, walk_groups
+from cstc.experts.branches import _walked_together
+from cstc.experts.gates import Policy
+from cstc.experts.queries import Beside, Queries, Steps, WholeQueries, walk_groups
+from experts.cases import make_chain
 
 SEEN = WholeQueries(at=2, scale=10.0)
 
@@ -28,9 +31,9 @@ def chain(rng, n, prices, query, price_of_trees=0.0):
 
 def test_those_in_other_groups_have_what_their_group_would_say_for_the_same_money():
     rng = np.random.default_rng(0)
-    one, other = chain(rng, 3, [0.0, 5.0], np.zeros(3, dtype=int)), chain(rng, 2, [1.0, 20.0], np.ones(2, dtype=int))
+    one, other = chain(rng, 3, [0.0, 5.0, 4.0], np.zeros(3)), chain(rng, 2, [1.0, 20.0], np.ones(2))
     beside = Beside(np.array([0, 0, 0, 1, 1]), [(np.arange(3), one), (np.arange(3, 5), other)])
-    for price, stages in ((0.5, (0, 0)), (5.0, (1, 0)), (30.0, (1, 1))):
+    for price, stages in ((0.5, (0, 0)), (4.5, (2, 0)), (5.0, (1, 0)), (30.0, (1, 1))):
         margins = [each.experts[stage].margins[::-1] for each, stage in zip((one, other), stages, strict=True)]
         np.testing.assert_array_equal(beside.margins(price), np.concatenate(margins))
 
@@ -85,3 +88,35 @@ def test_groups_are_walked_in_step(monkeypatch, seed):
     for group, steps in enumerate(found):
         assert steps.stops.tolist() == [stops[group, row] for row in range(len(steps.stops))]
         np.testing.assert_allclose(steps.paid, [paid[group, row] for row in range(len(steps.paid))])
+
+
+def test_a_group_whose_gates_do_worse_beside_others_gets_one_stage(monkeypatch):
+    rng = np.random.default_rng(0)
+    groups = []
+    for n in (6, 4):
+        losses = np.column_stack([np.full(n, 3.0), np.full(n, 1.0)])
+        own = make_chain(rng.normal(size=(n, 2)), losses, (1.0, 2.0), ([0], [0, 1]))
+        every = np.arange(n)
+        planned = Policy(
+            [0, 1], ["a gate"], np.zeros(n), 0.0, 1.0, np.array([0.0]), np.array([0.5, 0.5]), every, every % 2, every
+        )
+        groups.append((own, planned))
+    walks = []
+
+    def walk(given):
+        """The first group stops too early as long as it has a gate; the second one does as it is best."""
+        walks.append([len(gates) for *_, gates in given])
+        first = np.zeros(6, dtype=int) if given[0][2] else np.ones(6, dtype=int)
+        return [Steps(first, np.zeros(6)), Steps(np.array([1, 1, 1, 0]), np.full(4, -1.0))]
+
+    monkeypatch.setattr("cstc.experts.branches.walk_groups", walk)
+    (_, one), (_, other) = _walked_together(groups, cost_weight=0.1)
+    assert walks == [[1, 1], [0, 1]]  # and once more with what is left
+    assert one.stages == [1]
+    assert not one.gates
+    assert one.stops.tolist() == [1] * 6
+    assert one.mean_value == one.loss == pytest.approx(1.2)
+    assert other.stages == [0, 1]
+    np.testing.assert_allclose(other.reached, [0.25, 0.75])
+    np.testing.assert_allclose(other.paid, [1.0, 1.0, 1.0, 0.0])
+    assert other.mean_value == pytest.approx(np.mean([1.1, 1.1, 1.1, 3.0]))

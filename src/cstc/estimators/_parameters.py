@@ -115,8 +115,8 @@ def document_parameters(*, class_weight: bool = False, ranking: bool = False) ->
         what "auto" and lambdarank look at.  With `whole_queries`, gaps are measured from this place.
     whole_queries : bool, default=False
         Whether gates of `Experts` also see the place of a document among the current scores of its query: one far
-        behind the best may stop, however unsure its score is.  The model is a `QueryTree`, a chain without branches;
-        whatever predicts with it needs `qid` and answers whole queries at a time, with no budget for a single row."""
+        behind the best may stop, however unsure its score is.  The model is a `QueryTree`; whatever predicts with it
+        needs `qid` and answers whole queries at a time, with no budget for a single row."""
     return PARAMETERS.format(
         class_weight=more,
         or_one="; 1 with `error_costs`" if class_weight else "",

@@ -186,6 +186,7 @@ class Groups:
             self._chains.append(grower.grow(at, columns, paid))
             n_splits = len(partition.features[number])
             self._prices.append(float(costs.charge(paid[None, :], n_splits)[0]))
+        self._shift = 0.0
         if grower.whole_queries is not None:
             self._see_queries(grower, grower.whole_queries)
 
@@ -196,7 +197,7 @@ class Groups:
         for at, chains in zip(self._rows, self._chains, strict=True):
             best[at] = chains.best
             squared[at] = chains.expected(np.tile(grower.boosting.constant, (len(at), 1)))
-        order = grower.order_loss(best, squared)
+        order, self._shift = grower.order_loss(best, squared), grower.order_shift(best, squared)
         query = np.unique(grower.rows.qid, return_inverse=True)[1]
         own = [query[at[chains.chains[0].at]] for at, chains in zip(self._rows, self._chains, strict=True)]
         beside = []
@@ -227,7 +228,7 @@ class Groups:
         reached, costs = [], []
         for at, teachers, (_, policy), price in zip(self._rows, self._teachers, chosen, self._prices, strict=True):
             share = float(self._weights[at].sum())
-            value[teachers] = policy.value + cost_weight * price
+            value[teachers] = policy.value + cost_weight * price + self._shift
             reached.append(share * policy.reached)
             costs.append(share * (policy.mean_cost + price))
         return Branching(
@@ -256,21 +257,36 @@ def _in_queries(chain: Chain, at: np.ndarray, order: OrderLoss | None, queries: 
 
 
 def _walked_together(chosen: list[tuple[Chain, Policy]], cost_weight: float) -> list[tuple[Chain, Policy]]:
-    """The same gates, and where rows stop when the documents of a query go in step, whatever group they are in."""
-    walked = walk_groups([(chain, policy.stages, policy.gates) for chain, policy in chosen])
-    found = []
-    for (chain, policy), steps in zip(chosen, walked, strict=True):
-        every = np.arange(len(steps.stops))
-        paid = chain.prices[steps.stops] + steps.paid
-        value = chain.losses[every, steps.stops] + cost_weight * paid
-        policy = replace(
-            policy,
-            value=value,
-            mean_value=chain.mean(value),
-            mean_cost=chain.mean(paid),
-            reached=np.array([chain.mean(steps.stops == stage) for stage in policy.stages]),
-            stops=steps.stops,
-            paid=paid,
-        )
-        found.append((chain, policy))
+    """Where rows stop when the documents of a query go in step, whatever group they are in.
+
+    Gates have learned beside what others have for the same money, and now see what they have at the same level.  A
+    group whose gates do worse with that than one stage for all its rows gets that stage.
+    """
+    found, worse = list(chosen), True
+    while worse:
+        walked = walk_groups([(chain, policy.stages, policy.gates) for chain, policy in found])
+        worse = False
+        for number, steps in enumerate(walked):
+            chain, policy = found[number]
+            alone = chain.losses + cost_weight * chain.prices
+            best = int(np.argmin(chain.weights @ alone))
+            paid = chain.prices[steps.stops] + steps.paid
+            value = chain.losses[np.arange(len(paid)), steps.stops] + cost_weight * paid
+            stages, gates, stops = policy.stages, policy.gates, steps.stops
+            if gates and chain.mean(alone[:, best]) <= chain.mean(value):
+                worse, stages, gates, stops = True, [best], [], np.full(len(paid), best)
+                paid, value = chain.prices[stops], alone[:, best]
+            policy = replace(
+                policy,
+                stages=stages,
+                gates=gates,
+                value=value,
+                mean_value=chain.mean(value),
+                mean_cost=chain.mean(paid),
+                loss_history=np.append(policy.loss_history, chain.mean(value)),
+                reached=np.array([chain.mean(stops == stage) for stage in stages]),
+                stops=stops,
+                paid=paid,
+            )
+            found[number] = chain, policy
     return found

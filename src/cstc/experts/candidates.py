@@ -329,14 +329,15 @@ def _groups_of(family: Family) -> Groups | str:
     """Of the partitions that promise most, the one that does best when it is tried, if it is better than chains.
 
     Groups without gates are compared with chains that have them: at the cost weight at which the attributions show
-    groups best, or at a larger one, since attributions that features share make everything seem worth less.
+    groups best, or at a larger one, since attributions that features share make everything seem worth less.  Where
+    gates see whole queries, with one group of all rows, less what gates save on chains.
     """
     grower, chains = family.grower, family.grown.chains
     grower.report("what rows need")
     needs = needs_of(grower.boosting, grower.rows, grower.half, grower.stakes, grower.factor)
     found = part(needs, family.lazy.unit, np.arange(grower.rows.X.shape[1]), grower.boosting.categorical)
     cost_weights = [factor * found[0].cost_weight for factor in TRIED_AT] if found else []
-    known = {}  # what chains lose
+    known = {}  # what is lost without groups
     for cost_weight in cost_weights:
         policies = _policies(chains, cost_weight).values()
         known[cost_weight] = min(policies, key=lambda policy: policy.loss).mean_value

@@ -24,7 +24,7 @@ from .calibration import calibrated_expert, graded_expert
 from .expectation import Expectation, agreed, stacked
 from .expert import Expert, constant_expert, grow_experts, grow_on_samples_of, work_of_expert
 from .leaves import with_leaves
-from .order import OrderLoss
+from .order import SHARE, OrderLoss
 from .places import Places
 from .purchases import EXPONENTS, FINER, FIRST_STAGES, LEVELS, Order, Stage, orders_of
 from .queries import Queries, WholeQueries, regression_on_places, whole_queries_of
@@ -209,6 +209,8 @@ class ChainGrower:
     of_experts : Boosting
         How experts for all rows are grown: for the loss, or for the order within queries.  Those of groups always are
         grown for the loss: documents of one query may lie in several groups, and their scores must be comparable.
+    best : ndarray of shape (n, n_outputs)
+        The best margins that are known of each row out of fold; known when the chains for all rows are grown.
     teachers : int ndarray
         The rows that teach gates, and at which the values of chains and groups are known.
     """
@@ -228,7 +230,7 @@ class ChainGrower:
     ):
         self.more, self.places, self.objective, self.of_experts = more, places, objective, boosting
         self.whole_queries = whole_queries
-        self.factor = np.ones(len(rows))
+        self.factor, self.best = np.ones(len(rows)), np.tile(boosting.constant, (len(rows), 1))
         self.rows, self.boosting, self.folds, self.half, self.report = rows, boosting, folds, half, report
         self.loss = boosting.loss
         self.stakes = self.loss if stakes is None else stakes
@@ -302,6 +304,8 @@ class ChainGrower:
             best = agreed(self.loss, margins, rows)
         else:
             best = stacked(self.loss, boosting.constant, margins, rows)
+        if whole:
+            self.best = best
         if whole and self.places is not None:
             self.factor = self.places.weights(best, rows)
         expected = Expectation(self.stakes, best, rows, self.factor[at])
@@ -315,6 +319,21 @@ class ChainGrower:
             for order, stages in zip(orders, staged, strict=True)
         ]
         return Chains(chains if whole else [chain.shifted() for chain in chains], everything, expected, best)
+
+    def order_shift(self, best: np.ndarray, squared: np.ndarray) -> float:
+        """What other best margins lose more in the order of queries than those of the chains for all rows, as observed.
+
+        `OrderLoss` measures from the best margins, whatever they are worth themselves.  In its unit, in which the
+        constant loses `squared` on average: by the part of the lift of NDCG over the constant that is lost.
+        """
+        if self.places is None:
+            return 0.0
+        grades, at = np.rint(self.places.units.margins(self.rows.y)), self.places.at
+        scores = (self.best[:, 0], best[:, 0], np.zeros(len(grades)))
+        found = np.array([ndcg_by_query(grades, each, self.rows.qid, at) for each in scores])
+        known, other, constant = np.nansum(found, axis=1)  # a query without a relevant document has none
+        part = (known - other) / (known - constant) if known > constant else 0.0
+        return float(SHARE * part * np.average(squared, weights=self.rows.weights))
 
     def order_loss(self, best: np.ndarray, squared: np.ndarray) -> OrderLoss | None:
         """What margins lose by the order of whole queries, of which these are the best margins of all rows.

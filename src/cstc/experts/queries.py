@@ -83,8 +83,8 @@ class Beside:
         """What each would have if its group had spent so much, (m, 1)."""
         found = np.empty((len(self.query), 1))
         for at, chain in self.groups:
-            stage = max(0, int(np.searchsorted(chain.prices, price, side="right")) - 1)
-            found[at] = chain.experts[stage].margins[chain.at]
+            paid = np.where(chain.prices <= price, chain.prices, -1.0)  # with a price of trees they rise and fall
+            found[at] = chain.experts[int(np.argmax(paid))].margins[chain.at]
         return found
 
 

@@ -97,8 +97,8 @@ class Frontier(Choice, MetaEstimatorMixin, BaseEstimator):
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> estimator = CSTCClassifier(n_weak_learners=20, random_state=0)
     >>> frontier = Frontier(estimator, n_weights=6).fit(X[:400], y[:400], X_val=X[400:], y_val=y[400:])
-    >>> model = frontier.best(mean_cost=2.5)
-    >>> bool(model.predict_cost(X[400:]).mean() <= 2.5)
+    >>> model = frontier.best(mean_cost=3)
+    >>> bool(model.predict_cost(X[400:]).mean() <= 3)
     True
     """
 

@@ -57,6 +57,7 @@ class _Rewriting:
         self._dead_split, self._dead_leaf = dead_split.tolist(), dead_leaf.tolist()
         self._linear, self._means = pool.linear_feature.tolist(), means
         self._made: list[tuple[int, int, int, float]] = []  # of `MADE`
+
     def learners(self, learners: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         roots, counts = [], []
         for root in self._roots[learners].tolist():

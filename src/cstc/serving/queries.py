@@ -47,6 +47,7 @@ class QueryServing:
             for node, (expert, gate) in model.wide_steps.items()
         }
         self._splits = None if model.wide_splits is None else compile_tree(model.wide_splits, n)
+        self._split_nodes = np.flatnonzero(splits_of(model.shape)).tolist()
 
     def answers(
         self,
@@ -132,7 +133,7 @@ class QueryServing:
             "" if last is None else last.reason,
             node,
             int(self.model.terminal_of[node]) if last is None else None,
-            np.flatnonzero(self.model.shape.node_paths[parts[-1][0]]).tolist(),
+            self._path(parts),
             [score],
             evaluated,
             error=None if last is None else last.error,
@@ -153,9 +154,16 @@ class QueryServing:
         shape = self.model.shape
         return "gate", node, margin, threshold, int(shape.upper[node] if child >= 0 else shape.lower[node])
 
+    def _path(self, parts: list[tuple[int, Answer]]) -> list[int]:
+        """All nodes that a row came to."""
+        node, answer = parts[-1]
+        if self._splits is not None and len(parts) == 1:  # it did not come to its group
+            return [self._split_nodes[split] for split in answer.path]
+        return np.flatnonzero(self.model.shape.node_paths[node]).tolist()
+
     def _at_split(self, event: Any) -> Any:
         """An event of the session that tells the group."""
-        splits = np.flatnonzero(splits_of(self.model.shape)).tolist()
+        splits = self._split_nodes
         if event[0] != "gate":
             return (event[0], splits[event[1]], *event[2:])
         _, split, margin, threshold, child = event
