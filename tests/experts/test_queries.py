@@ -95,6 +95,7 @@ def test_a_group_whose_gates_do_worse_beside_others_gets_one_stage(monkeypatch):
     groups = []
     for n in (6, 4):
         losses = np.column_stack([np.full(n, 3.0), np.full(n, 1.0)])
+        losses[-1, 0] = 0.5
         own = make_chain(rng.normal(size=(n, 2)), losses, (1.0, 2.0), ([0], [0, 1]))
         every = np.arange(n)
         planned = Policy(
@@ -119,4 +120,4 @@ def test_a_group_whose_gates_do_worse_beside_others_gets_one_stage(monkeypatch):
     assert other.stages == [0, 1]
     np.testing.assert_allclose(other.reached, [0.25, 0.75])
     np.testing.assert_allclose(other.paid, [1.0, 1.0, 1.0, 0.0])
-    assert other.mean_value == pytest.approx(np.mean([1.1, 1.1, 1.1, 3.0]))
+    assert other.mean_value == pytest.approx(np.mean([1.1, 1.1, 1.1, 0.5]))
