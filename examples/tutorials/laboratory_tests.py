@@ -59,10 +59,10 @@ frontier = Frontier(CSTCClassifier(costs=costs, random_state=0), n_weights=9).fi
 print(frontier.table_)
 
 # %%
-# Say that a sample may cost 24 on average. Light bars are standard errors: with so few samples, much of what looks
+# Say that a sample may cost 17 on average. Light bars are standard errors: with so few samples, much of what looks
 # like a difference between models is noise, and the table says so.
 
-frontier.plot(mean_cost=24)
+frontier.plot(mean_cost=17)
 
 # %%
 # The chosen model
@@ -70,7 +70,7 @@ frontier.plot(mean_cost=24)
 # Every node of the tree predicts, and decides whether more is worth its price. The width of a path says how many
 # samples take it, and each node lists what it buys.
 
-model = frontier.best(mean_cost=24)
+model = frontier.best(mean_cost=17)
 TreeDisplay.from_estimator(model, test, y_test)
 
 # %%
