@@ -32,7 +32,7 @@ def chain(rng, n, prices, query, price_of_trees=0.0):
 def test_those_in_other_groups_have_what_their_group_would_say_for_the_same_money():
     rng = np.random.default_rng(0)
     one, other = chain(rng, 3, [0.0, 5.0, 4.0], np.zeros(3)), chain(rng, 2, [1.0, 20.0], np.ones(2))
-    beside = Beside(np.array([0, 0, 0, 1, 1]), [(np.arange(3), one), (np.arange(3, 5), other)])
+    beside = Beside(np.array([0, 0, 0, 1, 1]), [one, other])
     for price, stages in ((0.5, (0, 0)), (4.5, (2, 0)), (5.0, (1, 0)), (30.0, (1, 1))):
         margins = [each.experts[stage].margins[::-1] for each, stage in zip((one, other), stages, strict=True)]
         np.testing.assert_array_equal(beside.margins(price), np.concatenate(margins))
@@ -42,7 +42,7 @@ def test_gaps_and_places_count_those_in_other_groups():
     rng = np.random.default_rng(1)
     other = chain(rng, 4, [1.0], np.array([0, 0, 1, 1]))
     mine = np.array([[0.5], [-0.25], [2.0]])
-    queries = Queries(np.array([0, 1, 1]), SEEN, Beside(np.array([0, 0, 1, 1]), [(np.arange(4), other)]))
+    queries = Queries(np.array([0, 1, 1]), SEEN, Beside(np.array([0, 0, 1, 1]), [other]))
     found = queries.made(mine, price=3.0)
     theirs = 10.0 * other.experts[0].margins[::-1, 0]
     for row, query in enumerate((0, 1, 1)):

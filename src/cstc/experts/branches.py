@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 
@@ -199,17 +198,13 @@ class Groups:
             squared[at] = chains.expected(np.tile(grower.boosting.constant, (len(at), 1)))
         order, self._shift = grower.order_loss(best, squared), grower.order_shift(best, squared)
         query = np.unique(grower.rows.qid, return_inverse=True)[1]
-        own = [query[at[chains.chains[0].at]] for at, chains in zip(self._rows, self._chains, strict=True)]
-        beside = []
-        for number in range(len(own)):
-            others = [other for other in range(len(own)) if other != number]
-            ends = np.cumsum([0, *(len(own[other]) for other in others)])
-            groups = [
-                (np.arange(start, stop), self._chains[other].chains[0])
-                for (start, stop), other in zip(pairwise(ends), others, strict=True)
-            ]
-            beside.append(Beside(np.concatenate([own[other] for other in others]), groups))
-        queries = [Queries(mine, seen, others) for mine, others in zip(own, beside, strict=True)]
+        first = [chains.chains[0] for chains in self._chains]
+        own = [query[at[chain.at]] for at, chain in zip(self._rows, first, strict=True)]
+        queries = []
+        for number, mine in enumerate(own):
+            others = own[:number] + own[number + 1 :]
+            beside = Beside(np.concatenate(others), first[:number] + first[number + 1 :])
+            queries.append(Queries(mine, seen, beside))
         self._chains = [
             replace(chains, chains=[_in_queries(chain, at, order, each) for chain in chains.chains])
             for at, chains, each in zip(self._rows, self._chains, queries, strict=True)

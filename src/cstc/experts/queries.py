@@ -71,21 +71,21 @@ class Beside:
     Attributes
     ----------
     query : int ndarray of shape (m,)
-        The query of each.
-    groups : list of (int ndarray, Chain)
-        The numbers of those of each group, and a chain of that.
+        The query of each, group by group.
+    chains : list of Chain
+        One of each group.
     """
 
     query: np.ndarray
-    groups: list[tuple[np.ndarray, Chain]]
+    chains: list[Chain]
 
     def margins(self, price: float) -> np.ndarray:
         """What each would have if its group had spent so much, (m, 1)."""
-        found = np.empty((len(self.query), 1))
-        for at, chain in self.groups:
+        found = []
+        for chain in self.chains:
             paid = np.where(chain.prices <= price, chain.prices, -1.0)  # with a price of trees they rise and fall
-            found[at] = chain.experts[int(np.argmax(paid))].margins[chain.at]
-        return found
+            found.append(chain.experts[int(np.argmax(paid))].margins[chain.at])
+        return np.concatenate(found)
 
 
 @dataclass(frozen=True, eq=False)
