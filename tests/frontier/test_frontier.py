@@ -32,8 +32,8 @@ QUICK = {"n_weak_learners": 10, "method": Experts(folds=2), "random_state": 0, "
 PRICES = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
 
 
-def regression(n=400):
-    rng = np.random.default_rng(0)
+def regression(n=400, seed=0):
+    rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 6))
     return X, X @ [1.0, 0.9, 0.8, 0.7, 0.6, 0.5] + rng.normal(scale=0.5, size=n)
 
@@ -60,7 +60,7 @@ def two(estimator=None, **options):
 def fitted():
     """Frontiers of three tasks, with the rows that chose."""
     found = {}
-    X, y = regression()
+    X, y = regression(seed=3)  # whose full model is in the table
     estimator = CSTCRegressor(costs=PRICES, **QUICK)
     frontier = Frontier(estimator, n_weights=12).fit(X[:300], y[:300], X_val=X[300:], y_val=y[300:])
     found["regressor"] = frontier, X[300:], y[300:], None
@@ -116,7 +116,7 @@ def test_sorted_and_not_dominated(fitted, task):
     assert (np.diff(qualities[~is_full]) > 0).all()
     # the full model may look worse than a cheaper one, by no more than a standard error of the difference
     lacks, errors = frontier._evidence.shortfalls()
-    assert is_full.sum() == 1 or task != "ranker"  # where it is worse by more than that
+    assert is_full.sum() == 1 or task == "classifier"  # where it is worse by more than that
     assert is_full.any() == is_full[frontier._evidence.best]
     assert (lacks + errors >= 0).all()
     for row in frontier.tried_:  # each that was left out is beaten, or matched at no more cost

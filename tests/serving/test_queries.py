@@ -50,9 +50,8 @@ def sources_of(X, names, calls=None, broken=(), batch=False):
     return [one(column, name) for column, name in enumerate(names)]
 
 
-@pytest.mark.parametrize("batch", [False, True])
-def test_answers_are_those_of_the_table_and_nothing_is_fetched_twice(world, batch):
-    model, X, qid = world
+def answered_as_in_the_table(model, X, qid, batch):
+    """Answers on demand that are those of the table, each source called once for what is bought, and for no more."""
     calls = Counter()
     with OnDemandPredictor(model, sources_of(X, ["x0", "x1", "x2", "x3"], calls, batch=batch)) as predictor:
         answers = predictor.predict_many(range(len(X)), qid=qid)
@@ -64,6 +63,12 @@ def test_answers_are_those_of_the_table_and_nothing_is_fetched_twice(world, batc
     assert max(calls.values()) == 1
     bought = model.model_.bought_items(X, qid=qid)
     assert {(f"x{item}", row) for row, item in zip(*np.nonzero(bought), strict=True)} == set(calls)
+    return answers
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_answers_are_those_of_the_table_and_nothing_is_fetched_twice(world, batch):
+    answered_as_in_the_table(*world, batch)
 
 
 def test_the_trail_tells_of_all_nodes(world):
@@ -175,16 +180,7 @@ def grouped():
 
 @pytest.mark.parametrize("batch", [False, True])
 def test_groups_are_told_apart_on_demand(grouped, batch):
-    model, X, qid = grouped
-    calls = Counter()
-    with OnDemandPredictor(model, sources_of(X, ["x0", "x1", "x2", "x3"], calls, batch=batch)) as predictor:
-        answers = predictor.predict_many(range(len(X)), qid=qid)
-    scores, cost = model.predict(X, qid=qid, return_cost=True)
-    assert [answer.value for answer in answers] == scores.tolist()
-    np.testing.assert_allclose([answer.cost for answer in answers], cost, rtol=1e-12)
-    assert max(calls.values()) == 1
-    bought = model.model_.bought_items(X, qid=qid)
-    assert {(f"x{item}", row) for row, item in zip(*np.nonzero(bought), strict=True)} == set(calls)
+    answers = answered_as_in_the_table(*grouped, batch)
     assert np.mean([{"x2", "x3"} <= answer.items.keys() for answer in answers]) < 0.3  # few need both
 
 
