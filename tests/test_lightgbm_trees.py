@@ -120,8 +120,9 @@ def test_subsets_joined_and_scaled_pools_keep_their_outputs(pool):
     np.testing.assert_allclose(pool.scaled(factors).transform(X), phi * factors, rtol=1e-12)
 
 
-def test_uses_are_what_a_walk_meets(pool):
-    feature_items = np.random.default_rng(0).random((5, 7)) < 0.4
+@pytest.mark.parametrize("n_items", [1, 7, 130])  # one word of bits, or several
+def test_uses_are_what_a_walk_meets(pool, n_items):
+    feature_items = np.random.default_rng(0).random((5, n_items)) < 0.4
     X = table(1, n=60)
     uses = pool.position_uses(feature_items)[pool.leaves(X)]
     for t in range(pool.n_learners):

@@ -249,6 +249,12 @@ def test_pools_are_picked_joined_and_scaled_learner_by_learner(seed):
     np.testing.assert_allclose(pool.scaled(factors).transform(X), phi * factors, rtol=1e-12)
     uses = pool.learner_uses(np.eye(N_FEATURES, dtype=bool))
     assert [set(np.flatnonzero(row)) for row in uses] == [reference.learner_features(pool, t) for t in range(11)]
+    items = rng.random((N_FEATURES, 70)) < 0.2
+    at_leaves = pool.position_uses(items)[pool.leaves(X)]
+    for i, x in enumerate(X):
+        for t in range(11):
+            features = reference.evaluate_learner(pool, t, x)[1]
+            assert set(np.flatnonzero(at_leaves[i, t])) == reference.items_of(features, items)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])

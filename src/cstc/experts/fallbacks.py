@@ -31,7 +31,7 @@ from ..rows import Units, some_of
 from .candidates import Family, Nodes
 from .chain import ChainGrower
 from .expert import Expert, grow_experts
-from .purchases import MOST_STAGES, Stage, orders_of
+from .purchases import BY_PRICE, MOST_STAGES, Stage, orders_of
 from .sources import Sources
 
 __all__ = ["Fallbacks", "fallbacks_for"]
@@ -326,8 +326,8 @@ def _instead(store: Fallbacks, family: Family, source: int, option: _Option) -> 
         left = np.flatnonzero(~store.sources.columns[source])
         risk = family.grower.risk(np.tile(boosting.constant, (len(rows), 1)))
         some = rows.take(some_of(np.arange(len(rows)), MOST_TEACHERS))
-        orders = orders_of(boosting, some, left, costs.prices == 0, risk) if len(left) else []
-        cut = [order.steps[step] for order in orders[:1] for step in order.cut(MOST_STAGES)]
+        orders = orders_of(boosting, some, left, costs.prices == 0, risk, BY_PRICE) if len(left) else []
+        cut = [order.steps[step] for order in orders for step in order.cut(MOST_STAGES)]
         store.orders[source] = [stage for stage in cut if len(stage.columns)]
     stages = store.orders[source]
     affordable = [stage for stage in stages if stage.price <= option.price]

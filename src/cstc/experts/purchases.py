@@ -30,7 +30,8 @@ from ..rows import Rows, some_of
 __all__ = ["Order", "Stage", "orders_of"]
 
 LEVELS = np.repeat(np.geomspace(1.0, 1e-5, 40), 6)  # six rounds at each level of the prices
-EXPONENTS = {"by price": 1.0, "by gain": 0.0}  # of the prices, one order for each
+BY_PRICE = {"by price": 1.0}
+EXPONENTS = BY_PRICE | {"by gain": 0.0}  # of the prices, one order for each
 FIRST_STAGES = 7  # that are not free, of an order; others are added where they tell most
 FINER = (3, 2)  # so many, one after the other
 MOST_STAGES = FIRST_STAGES + sum(FINER)
@@ -86,7 +87,14 @@ class Order:
         return sorted(found)
 
 
-def orders_of(boosting: Boosting, rows: Rows, columns: np.ndarray, paid: np.ndarray, risk: float) -> list[Order]:
+def orders_of(
+    boosting: Boosting,
+    rows: Rows,
+    columns: np.ndarray,
+    paid: np.ndarray,
+    risk: float,
+    exponents: Mapping[str, float] = EXPONENTS,
+) -> list[Order]:
     """The orders of buying some columns, without repetitions.
 
     `paid` (bool, n_items) is at hand already; `risk` is that of the constant prediction.
@@ -95,8 +103,8 @@ def orders_of(boosting: Boosting, rows: Rows, columns: np.ndarray, paid: np.ndar
     seen = rows if len(rows) <= MOST_ROWS else rows.take(some_of(np.arange(len(rows)), MOST_ROWS))
     seen = seen.on(columns)
     orders: list[Order] = []
-    tasks = [partial(_entering, local, seen, risk, exponent) for exponent in EXPONENTS.values()]
-    for name, entering in zip(EXPONENTS, side_by_side(tasks, boosting.n_jobs), strict=True):
+    tasks = [partial(_entering, local, seen, risk, exponent) for exponent in exponents.values()]
+    for name, entering in zip(exponents, side_by_side(tasks, boosting.n_jobs), strict=True):
         steps = [Stage(columns[step.columns], step.price) for step in _steps(entering, local.costs)]
         order = Order(name, steps)
         if not any(_same(order, other) for other in orders):

@@ -38,6 +38,14 @@ def in_steps(shares: np.ndarray) -> np.ndarray:
     return np.round(STEPS * shares) / STEPS
 
 
+def pack_items(uses: np.ndarray) -> np.ndarray:
+    """Bool (n, n_items) as 64-bit words (n, n_words), at least one."""
+    packed = np.packbits(uses, axis=1)
+    padded = np.zeros((len(packed), max(8, -(-packed.shape[1] // 8) * 8)), dtype=np.uint8)
+    padded[:, : packed.shape[1]] = packed
+    return padded.view(np.uint64)
+
+
 def unpack_items(bits: np.ndarray, n_items: int) -> np.ndarray:
     """Bool (n, n_items) from packed words (n, n_words), see `TreePool.position_bits`."""
     return np.unpackbits(bits.view(np.uint8), axis=1, count=n_items).view(bool)
@@ -256,24 +264,23 @@ class TreePool:
 
         `feature_items` says which items a feature requires; the identity matrix gives the features.
         """
-        uses = np.zeros((self.n_positions, feature_items.shape[1]), dtype=bool)
-        level = self.roots
-        while len(level):
-            linear = level[self.linear_feature[level] >= 0]
-            uses[linear] |= feature_items[self.linear_feature[linear]]
-            level = level[self.feature[level] >= 0]
-            after = uses[level] | feature_items[self.feature[level]]
-            uses[self.left[level]] = after
-            uses[self.right[level]] = after
-            level = np.concatenate([self.left[level], self.right[level]])
-        return uses
+        return unpack_items(self.position_bits(feature_items)[:-1], feature_items.shape[1])
 
     def position_bits(self, feature_items: np.ndarray) -> np.ndarray:
         """`position_uses` as packed 64-bit words, with an empty row at the end for "not evaluated" (-1)."""
-        packed = np.packbits(self.position_uses(feature_items), axis=1)
-        padded = np.zeros((len(packed) + 1, max(8, -(-packed.shape[1] // 8) * 8)), dtype=np.uint8)
-        padded[:-1, : packed.shape[1]] = packed
-        return padded.view(np.uint64)
+        words = pack_items(feature_items)
+        bits = np.zeros((self.n_positions + 1, words.shape[1]), dtype=np.uint64)
+        has_linear = bool((self.linear_feature >= 0).any())
+        level, paid = self.roots, np.zeros((self.n_learners, words.shape[1]), dtype=np.uint64)
+        while len(level):
+            bits[level] = paid
+            if has_linear:
+                linear = level[self.linear_feature[level] >= 0]
+                bits[linear] |= words[self.linear_feature[linear]]
+            level = level[self.feature[level] >= 0]
+            paid = bits[level] | words[self.feature[level]]
+            level, paid = np.concatenate([self.left[level], self.right[level]]), np.concatenate([paid, paid])
+        return bits
 
     def bought_items(self, X: Any, feature_items: np.ndarray) -> np.ndarray:
         """Bool (n, n_items): what the branches of all learners buy for each row."""
@@ -288,12 +295,17 @@ class TreePool:
 
     def learner_uses(self, feature_items: np.ndarray) -> np.ndarray:
         """Bool (n_learners, n_items): all items of every learner, whatever branch is taken (``F`` transposed)."""
-        uses = np.zeros((self.n_learners, feature_items.shape[1]), dtype=bool)
-        owner = self.owners
+        asked = np.zeros((self.n_learners, len(feature_items)), dtype=bool)
         for column in (self.feature, self.linear_feature):
             at = np.flatnonzero(column >= 0)
-            np.logical_or.at(uses, owner[at], feature_items[column[at]])
-        return uses
+            asked[self.owners[at], column[at]] = True
+        learners, features = np.nonzero(asked)  # each pair once, by learner
+        some, starts = np.unique(learners, return_index=True)
+        words = pack_items(feature_items)
+        bits = np.zeros((self.n_learners, words.shape[1]), dtype=np.uint64)
+        if len(some):
+            bits[some] = np.bitwise_or.reduceat(words[features], starts, axis=0)
+        return unpack_items(bits, feature_items.shape[1])
 
     def feature_order(self) -> list[int]:
         """The features that are compared, in the order in which they enter: by learner, then left before right."""

@@ -1,0 +1,102 @@
+"""What one set of features for all documents reaches on mq2007: how far from the least possible cost can a method be?
+
+    OMP_NUM_THREADS=1 python benchmarks/fixed_sets.py --data PATH --ahead out/ahead     # about 3 minutes
+
+For each of the five rotations of `ahead.py`, features of a price of at most 20 are taken one after the other, each time
+the one that gains most NDCG@5 on validation rows for the root of its price, all documents having all of them; and as
+the first line, all features of price 1 together.  What is learned from them is LightGBM with the boosting parameters of
+our experts.  Cost and NDCG@5 on test rows are means over rotations, and so is the lift of LightGBM without prices,
+which `ahead.py` has measured.
+
+A row that buys less than the cheapest set which says anything is answered with next to nothing, so that the first
+lines say what low targets cost at least, whoever chooses; what gates save comes after them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+import lightgbm
+import numpy as np
+
+from ahead import SETS, Data, quality
+
+NAME = "mq2007_partial"
+MOST_PRICE, MOST_FEATURES, ROUNDS = 20.0, 5, 80
+EXPERTS = {
+    "objective": "regression",
+    "learning_rate": 0.1,
+    "max_depth": 4,
+    "num_leaves": 16,
+    "lambda_l2": 2.0,
+    "bagging_fraction": 0.8,
+    "bagging_freq": 1,
+    "deterministic": True,
+    "force_row_wise": True,
+    "num_threads": 1,
+    "verbosity": -1,
+}
+
+
+def reached(parts: list[Data], columns: list[int]) -> tuple[float, float]:
+    """NDCG@5 on validation and on test rows."""
+    train, validation, test = parts
+    booster = lightgbm.train(EXPERTS, lightgbm.Dataset(train.X[:, columns], train.y), ROUNDS)
+    one, other = (quality(part, booster.predict(part.X[:, columns])[:, None]) for part in (validation, test))
+    return one, other
+
+
+def greedy(parts: list[Data]) -> list[tuple[float, float]]:
+    """Cost and NDCG@5 on test rows, with one feature more each time."""
+    prices = parts[0].prices
+    found: list[tuple[float, float]] = []
+    known, columns = 0.0, list[int]()
+    while len(columns) < MOST_FEATURES:
+        options = [j for j in range(len(prices)) if j not in columns and prices[j] <= MOST_PRICE]
+        told = {j: reached(parts, [*columns, j]) for j in options}
+        best = max(options, key=lambda j: (told[j][0] - known) / np.sqrt(prices[j]))
+        columns.append(best)
+        known = told[best][0]
+        found.append((float(prices[columns].sum()), told[best][1]))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="the folder with the data sets")
+    parser.add_argument("--ahead", type=Path, default=Path("out/ahead"), help="the cache of ahead.py")
+    arguments = parser.parse_args()
+    data, states = SETS[NAME].load(arguments.data / NAME), range(SETS[NAME].n_states)
+    paths = [arguments.ahead / f"{NAME}-{state:02d}.json" for state in states]
+    missing = [path for path in paths if not path.exists()]
+    if missing:
+        parser.error(f"{missing[0]} is not there; run ahead.py --sets {NAME} first, and name its --cache")
+    measured = [json.loads(path.read_text()) for path in paths]
+    full = np.mean([each["full"]["test_quality"] for each in measured])
+    constant = np.mean([each["constant"] for each in measured])
+    versions = ", ".join(f"{name} {version(name)}" for name in ("lightgbm", "scikit-learn", "numpy"))
+    where = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    print(f"{datetime.date.today()}, {where}, {versions}\n")
+    print("| features of all documents | cost | NDCG@5 | part of the lift |")
+    print("|---|---|---|---|")
+
+    def tell(what: str, points: list[tuple[float, float]]) -> None:
+        cost, ndcg = np.mean(points, axis=0)
+        print(f"| {what} | {cost:.1f} | {ndcg:.4f} | {(ndcg - constant) / (full - constant):.0%} |", flush=True)
+
+    parts = [data.split(state) for state in states]
+    cheap = np.flatnonzero(data.prices == 1).tolist()
+    tell(f"all {len(cheap)} of price 1", [(float(len(cheap)), reached(each, cheap)[1]) for each in parts])
+    steps = [greedy(each) for each in parts]
+    for number, points in enumerate(zip(*steps, strict=True), start=1):
+        tell(f"the best {number}" if number > 1 else "the best one", list(points))
+
+
+if __name__ == "__main__":
+    main()
