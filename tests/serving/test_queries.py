@@ -163,6 +163,20 @@ def test_after_the_deadline_nothing_is_bought(world):
     assert {(answer.value, answer.cost, answer.node) for answer in answers} == {(model.model_.constant[0], 0.0, -1)}
 
 
+@pytest.mark.parametrize("name", ["world", "grouped"])
+def test_after_the_deadline_what_is_known_says_something(name, request):
+    model, X, qid = request.getfixturevalue(name)
+    known = [{"x0": row[0], "x1": row[1]} for row in X]
+    with OnDemandPredictor(model, sources_of(X, ["x0", "x1", "x2", "x3"])) as predictor:
+        answers = predictor.predict_many(range(len(X)), qid=qid, known=known, deadline=0)
+    assert {answer.cost for answer in answers} == {0.0}
+    stopped = [answer for answer in answers if answer.status == "deadline"]
+    assert len(stopped) > 50
+    assert len({answer.value for answer in stopped}) > 20
+    told = np.corrcoef([answer.value for answer in answers], model.predict(X, qid=qid))[0, 1]
+    assert told > 0.6
+
+
 @pytest.fixture(scope="module")
 def grouped():
     """A sign says which of two expensive features counts beside a cheap one."""

@@ -95,9 +95,12 @@ class QueryServing:
             # 1. All who are there have their scores.
             nodes = {group: self.model.chains[group][level] for group, here in groups.items() if here}
             for group, node in nodes.items():
-                for row, session in (scored := step(self._steps[node][0], node, groups[group])):
-                    scores[row], ends[row] = session.answer().margins[0], node
-                groups[group] = [row for row, _ in scored]
+                scored = [row for row, _ in step(self._steps[node][0], node, groups[group])]
+                # whom a deadline stops keeps the score of the node before; without one, what is known has to do
+                for row in scored if level else groups[group]:
+                    said = trails[row][-1][1].answer()
+                    scores[row], ends[row] = said.margins[0], node if said.node >= 0 else -1
+                groups[group] = scored
             # 2. Those decide who goes on.
             made, going = made_columns(scores, query, self.model.at), {}
             for group, node in nodes.items():
