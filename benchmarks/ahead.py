@@ -14,12 +14,12 @@ parameters (fewer rows in a leaf on sets so small that it could not split otherw
 strengths each; cstc is ``Frontier`` of the estimator with its defaults, but without fallbacks, which are never asked
 here.
 
-For every budget on a fine logarithmic grid, a method plays the point that validation data prefers among those that it
-can afford (cost on validation data); test cost and test quality, averaged over states, make its curve.  A target is a
-share of the lift of LightGBM without prices over a constant (over random order for ranking); a method's cost at a
-target is the test cost at the first budget at which its curve reaches it, or the full model's if it never does.  Costs
-below a thousandth of the full model's count as that much: a target that is met for nothing has no ratio.  Both are
-charged by the same code for the items on the branches that a row takes.
+For every budget at which either method can afford a further point, a method plays the point that validation data
+prefers among those that it can afford (cost on validation data); test cost and test quality, averaged over states,
+make its curve. A target is a share of the lift of LightGBM without prices over a constant (over random order for
+ranking); a method's cost at a target is the test cost at the first budget at which its curve reaches it, or the full
+model's if it never does. Costs below a thousandth of the full model's count as that much: a target that is met for
+nothing has no ratio. Both are charged by the same code for the items on the branches that a row takes.
 
 Delete --cache after a change of the method: finished states are not measured again.
 """
@@ -321,8 +321,7 @@ class Measure:
         self.full = np.array([[state["full"]["test_cost"], state["full"]["test_quality"]] for state in states])
         self.constant = np.array([state["constant"] for state in states])
         costs = [p["validation_cost"] for state in states for name in ("cegb", "cstc") for p in state[name]]
-        positive = [cost for cost in costs if cost > 0]
-        budgets = np.geomspace(0.9 * min(positive), 1.1 * max(positive), 400)
+        budgets = np.unique([cost for cost in costs if cost > 0])  # between two of them nobody plays another point
         self.curves = {
             name: np.array([played(state[name], state["constant"], budgets) for state in states])
             for name in ("cegb", "cstc")

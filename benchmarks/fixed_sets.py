@@ -1,15 +1,13 @@
-"""What one set of features for all documents reaches on mq2007: how far from the least possible cost can a method be?
+"""What one set of features for all documents reaches on mq2007, and what it costs.
 
     OMP_NUM_THREADS=1 python benchmarks/fixed_sets.py --data PATH --ahead out/ahead     # about 3 minutes
 
-For each of the five rotations of `ahead.py`, features of a price of at most 20 are taken one after the other, each time
-the one that gains most NDCG@5 on validation rows for the root of its price, all documents having all of them; and as
-the first line, all features of price 1 together.  What is learned from them is LightGBM with the boosting parameters of
-our experts.  Cost and NDCG@5 on test rows are means over rotations, and so is the lift of LightGBM without prices,
-which `ahead.py` has measured.
-
-A row that buys less than the cheapest set which says anything is answered with next to nothing, so that the first
-lines say what low targets cost at least, whoever chooses; what gates save comes after them.
+For each of the five rotations of `ahead.py`, LightGBM learns from all features of price 1 together; from the one
+feature of a price of at most 20 that is best on validation rows; and from features that are taken one after the other,
+each time the one that gains most NDCG@5 on validation rows for the root of its price.  All documents have all of them.
+Cost and NDCG@5 on test rows are means over rotations, and so is the lift of LightGBM without prices, which `ahead.py`
+has measured.  It shows what gates and choices have to be better than: a document that has bought less than the
+cheapest feature which says much is answered with next to nothing.
 """
 
 from __future__ import annotations
@@ -25,11 +23,11 @@ from pathlib import Path
 import lightgbm
 import numpy as np
 
-from ahead import SETS, Data, quality
+from ahead import SETS, Data, baseline_quality, quality
 
 NAME = "mq2007_partial"
 MOST_PRICE, MOST_FEATURES, ROUNDS = 20.0, 5, 80
-EXPERTS = {
+PARAMETERS = {
     "objective": "regression",
     "learning_rate": 0.1,
     "max_depth": 4,
@@ -47,20 +45,27 @@ EXPERTS = {
 def reached(parts: list[Data], columns: list[int]) -> tuple[float, float]:
     """NDCG@5 on validation and on test rows."""
     train, validation, test = parts
-    booster = lightgbm.train(EXPERTS, lightgbm.Dataset(train.X[:, columns], train.y), ROUNDS)
+    booster = lightgbm.train(PARAMETERS, lightgbm.Dataset(train.X[:, columns], train.y), ROUNDS)
     one, other = (quality(part, booster.predict(part.X[:, columns])[:, None]) for part in (validation, test))
     return one, other
 
 
-def greedy(parts: list[Data]) -> list[tuple[float, float]]:
-    """Cost and NDCG@5 on test rows, with one feature more each time."""
+def one_more(parts: list[Data], columns: list[int]) -> dict[int, tuple[float, float]]:
+    """NDCG@5 on validation and on test rows with each further feature."""
     prices = parts[0].prices
-    found: list[tuple[float, float]] = []
-    known, columns = 0.0, list[int]()
+    return {j: reached(parts, [*columns, j]) for j in np.flatnonzero(prices <= MOST_PRICE).tolist() if j not in columns}
+
+
+def greedy(parts: list[Data]) -> list[tuple[float, float]]:
+    """Cost and NDCG@5 on test rows: of the best feature alone, then of one, two, .. that gain most for their prices."""
+    prices, columns = parts[0].prices, list[int]()
+    known, found = baseline_quality(parts[1]), list[tuple[float, float]]()
     while len(columns) < MOST_FEATURES:
-        options = [j for j in range(len(prices)) if j not in columns and prices[j] <= MOST_PRICE]
-        told = {j: reached(parts, [*columns, j]) for j in options}
-        best = max(options, key=lambda j: (told[j][0] - known) / np.sqrt(prices[j]))
+        told = one_more(parts, columns)
+        if not columns:
+            alone = max(told, key=lambda j: told[j][0])
+            found.append((float(prices[alone]), told[alone][1]))
+        best = max(told, key=lambda j: (told[j][0] - known) / np.sqrt(prices[j]))
         columns.append(best)
         known = told[best][0]
         found.append((float(prices[columns].sum()), told[best][1]))
@@ -72,12 +77,14 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="the folder with the data sets")
     parser.add_argument("--ahead", type=Path, default=Path("out/ahead"), help="the cache of ahead.py")
     arguments = parser.parse_args()
-    data, states = SETS[NAME].load(arguments.data / NAME), range(SETS[NAME].n_states)
+    states = range(SETS[NAME].n_states)
+    if not arguments.data.is_dir():
+        parser.error("--data must name the folder with the data sets")
     paths = [arguments.ahead / f"{NAME}-{state:02d}.json" for state in states]
     missing = [path for path in paths if not path.exists()]
     if missing:
         parser.error(f"{missing[0]} is not there; run ahead.py --sets {NAME} first, and name its --cache")
-    measured = [json.loads(path.read_text()) for path in paths]
+    data, measured = SETS[NAME].load(arguments.data / NAME), [json.loads(path.read_text()) for path in paths]
     full = np.mean([each["full"]["test_quality"] for each in measured])
     constant = np.mean([each["constant"] for each in measured])
     versions = ", ".join(f"{name} {version(name)}" for name in ("lightgbm", "scikit-learn", "numpy"))
@@ -94,8 +101,9 @@ def main() -> None:
     cheap = np.flatnonzero(data.prices == 1).tolist()
     tell(f"all {len(cheap)} of price 1", [(float(len(cheap)), reached(each, cheap)[1]) for each in parts])
     steps = [greedy(each) for each in parts]
-    for number, points in enumerate(zip(*steps, strict=True), start=1):
-        tell(f"the best {number}" if number > 1 else "the best one", list(points))
+    names = ["the best one", *(f"{number} by gain and price" for number in range(1, MOST_FEATURES + 1))]
+    for name, points in zip(names, zip(*steps, strict=True), strict=True):
+        tell(name, list(points))
 
 
 if __name__ == "__main__":

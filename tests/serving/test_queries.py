@@ -163,9 +163,8 @@ def test_after_the_deadline_nothing_is_bought(world):
     assert {(answer.value, answer.cost, answer.node) for answer in answers} == {(model.model_.constant[0], 0.0, -1)}
 
 
-@pytest.mark.parametrize("name", ["world", "grouped"])
-def test_after_the_deadline_what_is_known_says_something(name, request):
-    model, X, qid = request.getfixturevalue(name)
+def test_after_the_deadline_what_is_known_says_something(grouped):
+    model, X, qid = grouped
     known = [{"x0": row[0], "x1": row[1]} for row in X]
     with OnDemandPredictor(model, sources_of(X, ["x0", "x1", "x2", "x3"])) as predictor:
         answers = predictor.predict_many(range(len(X)), qid=qid, known=known, deadline=0)
@@ -173,8 +172,20 @@ def test_after_the_deadline_what_is_known_says_something(name, request):
     stopped = [answer for answer in answers if answer.status == "deadline"]
     assert len(stopped) > 50
     assert len({answer.value for answer in stopped}) > 20
-    told = np.corrcoef([answer.value for answer in answers], model.predict(X, qid=qid))[0, 1]
-    assert told > 0.6
+    assert np.corrcoef([answer.value for answer in answers], model.predict(X, qid=qid))[0, 1] > 0.6
+
+
+@pytest.mark.parametrize("name", ["world", "grouped"])
+def test_a_document_that_waits_at_the_deadline_stops_no_other(name, request):
+    model, X, qid = request.getfixturevalue(name)
+    known = [{f"x{column}": value for column, value in enumerate(row)} for row in X]
+    known[7] = {}
+    with OnDemandPredictor(model, sources_of(X, ["x0", "x1", "x2", "x3"])) as predictor:
+        answers = predictor.predict_many(range(len(X)), qid=qid, known=known, deadline=0)
+    assert [row for row, answer in enumerate(answers) if answer.status != "complete"] == [7]
+    elsewhere = qid != qid[7]
+    values = np.array([answer.value for answer in answers])
+    np.testing.assert_array_equal(values[elsewhere], model.predict(X, qid=qid)[elsewhere])
 
 
 @pytest.fixture(scope="module")

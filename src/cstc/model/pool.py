@@ -295,16 +295,15 @@ class TreePool:
 
     def learner_uses(self, feature_items: np.ndarray) -> np.ndarray:
         """Bool (n_learners, n_items): all items of every learner, whatever branch is taken (``F`` transposed)."""
-        asked = np.zeros((self.n_learners, len(feature_items)), dtype=bool)
-        for column in (self.feature, self.linear_feature):
-            at = np.flatnonzero(column >= 0)
-            asked[self.owners[at], column[at]] = True
-        learners, features = np.nonzero(asked)  # each pair once, by learner
+        asked = [(np.flatnonzero(column >= 0), column) for column in (self.feature, self.linear_feature)]
+        pairs = np.concatenate([self.owners[at] * len(feature_items) + column[at] for at, column in asked])
+        learners, features = np.divmod(np.unique(pairs), max(1, len(feature_items)))  # each once, by learner
+        used, place = np.unique(features, return_inverse=True)
         some, starts = np.unique(learners, return_index=True)
-        words = pack_items(feature_items)
+        words = pack_items(feature_items[used])
         bits = np.zeros((self.n_learners, words.shape[1]), dtype=np.uint64)
         if len(some):
-            bits[some] = np.bitwise_or.reduceat(words[features], starts, axis=0)
+            bits[some] = np.bitwise_or.reduceat(words[place], starts, axis=0)
         return unpack_items(bits, feature_items.shape[1])
 
     def feature_order(self) -> list[int]:

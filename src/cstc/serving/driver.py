@@ -72,6 +72,7 @@ class Driver:
                 continue
             if self._must_stop(waiting[0][0], ends):
                 for session, _ in pairs:
+                    session.go_to(math.inf)  # who has all that its path needs waits for nobody
                     self._must_stop(session, ends)
                 return
             calls = self._planner.calls_for(waiting)
