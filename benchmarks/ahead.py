@@ -16,10 +16,10 @@ here.
 
 For every budget at which either method can afford a further point, a method plays the point that validation data
 prefers among those that it can afford (cost on validation data); test cost and test quality, averaged over states,
-make its curve. A target is a share of the lift of LightGBM without prices over a constant (over random order for
+make its curve.  A target is a share of the lift of LightGBM without prices over a constant (over random order for
 ranking); a method's cost at a target is the test cost at the first budget at which its curve reaches it, or the full
-model's if it never does. Costs below a thousandth of the full model's count as that much: a target that is met for
-nothing has no ratio. Both are charged by the same code for the items on the branches that a row takes.
+model's if it never does.  Costs below a thousandth of the full model's count as that much: a target that is met for
+nothing has no ratio.  Both are charged by the same code for the items on the branches that a row takes.
 
 Delete --cache after a change of the method: finished states are not measured again.
 """
@@ -50,6 +50,9 @@ PARTS = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5)  # of the full cost, at which ranking
 RANKINGS = {"mq2007_partial", "mslr_sample"}
 STRENGTHS = np.geomspace(1.0, 1e-5, 14)  # 1: a typical feature costs all risk that the constant leaves
 LARGE = 3000  # rows
+PLAIN = {"learning_rate": 0.1, "deterministic": True, "force_row_wise": True, "num_threads": 1, "verbosity": -1}
+#: What the experts of cstc are grown with, of fewer than 10,000 rows.
+REGULARISED = {"max_depth": 4, "num_leaves": 16, "lambda_l2": 2.0, "bagging_fraction": 0.8, "bagging_freq": 1}
 ESTIMATORS = {"classes": CSTCClassifier, "regression": CSTCRegressor, "ranking": CSTCRanker}
 
 # ------------------------------------------------------------------------------------------------ data
@@ -216,17 +219,12 @@ def judge(model, **parts: Data) -> dict[str, float]:
 
 def run_cegb(train: Data, validation: Data, test: Data, regularised: bool) -> tuple[dict, list[dict]]:
     n_classes = len(np.unique(train.y)) if train.task == "classes" else 1
-    parameters = {
+    parameters: dict = PLAIN | {
         "objective": "regression" if n_classes == 1 else "binary" if n_classes == 2 else "multiclass",
-        "learning_rate": 0.1,
         "min_data_in_leaf": max(1, min(20, len(train.y) // 20)),
-        "deterministic": True,
-        "force_row_wise": True,
-        "num_threads": 1,
-        "verbosity": -1,
     }
-    if regularised:  # what the experts of cstc are grown with
-        parameters |= {"max_depth": 4, "num_leaves": 16, "lambda_l2": 2.0, "bagging_fraction": 0.8, "bagging_freq": 1}
+    if regularised:
+        parameters |= REGULARISED
     if n_classes > 2:
         parameters["num_class"] = n_classes
     if n_classes > 1:

@@ -23,29 +23,17 @@ from pathlib import Path
 import lightgbm
 import numpy as np
 
-from ahead import SETS, Data, baseline_quality, quality
+from ahead import PLAIN, REGULARISED, SETS, Data, baseline_quality, quality
 
 NAME = "mq2007_partial"
 MOST_PRICE, MOST_FEATURES, ROUNDS = 20.0, 5, 80
-PARAMETERS = {
-    "objective": "regression",
-    "learning_rate": 0.1,
-    "max_depth": 4,
-    "num_leaves": 16,
-    "lambda_l2": 2.0,
-    "bagging_fraction": 0.8,
-    "bagging_freq": 1,
-    "deterministic": True,
-    "force_row_wise": True,
-    "num_threads": 1,
-    "verbosity": -1,
-}
 
 
 def reached(parts: list[Data], columns: list[int]) -> tuple[float, float]:
     """NDCG@5 on validation and on test rows."""
     train, validation, test = parts
-    booster = lightgbm.train(PARAMETERS, lightgbm.Dataset(train.X[:, columns], train.y), ROUNDS)
+    parameters = PLAIN | REGULARISED | {"objective": "regression"}
+    booster = lightgbm.train(parameters, lightgbm.Dataset(train.X[:, columns], train.y), ROUNDS)
     one, other = (quality(part, booster.predict(part.X[:, columns])[:, None]) for part in (validation, test))
     return one, other
 
